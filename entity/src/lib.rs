@@ -1,0 +1,18 @@
+//! The tables, one file each, and their column enums. Knows no rule: see `domain`.
+
+pub mod dead_letter;
+pub mod giveback;
+pub mod lease;
+pub mod order;
+pub mod order_reject;
+pub mod payment;
+pub mod payment_intent;
+pub mod refund;
+pub mod sale;
+pub mod shop;
+pub mod shop_type;
+pub mod stock_entry;
+pub mod user;
+pub mod voucher;
+pub mod worker_id;
+pub mod writer_progress;
