@@ -1,0 +1,39 @@
+//! The steps that make the tables, one a file, up and down. Knows no entity and no rule.
+
+#![expect(
+    elided_lifetimes_in_paths,
+    reason = "the trait of sea-orm-migration is written without them"
+)]
+
+mod m20261201_000001_create_users;
+mod m20261201_000002_create_shops;
+mod m20261201_000003_create_vouchers;
+mod m20261201_000004_create_orders;
+mod m20261201_000005_create_stock_ledger;
+mod m20261201_000006_create_payments;
+mod m20261201_000007_create_leases;
+mod m20261201_000008_create_dead_letters;
+mod tables;
+
+pub use sea_orm_migration::MigratorTrait;
+use sea_orm_migration::{MigrationTrait, async_trait};
+
+/// Runs the steps in their order.
+#[derive(Debug)]
+pub struct Migrator;
+
+#[async_trait::async_trait]
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![
+            Box::new(m20261201_000001_create_users::Migration),
+            Box::new(m20261201_000002_create_shops::Migration),
+            Box::new(m20261201_000003_create_vouchers::Migration),
+            Box::new(m20261201_000004_create_orders::Migration),
+            Box::new(m20261201_000005_create_stock_ledger::Migration),
+            Box::new(m20261201_000006_create_payments::Migration),
+            Box::new(m20261201_000007_create_leases::Migration),
+            Box::new(m20261201_000008_create_dead_letters::Migration),
+        ]
+    }
+}
