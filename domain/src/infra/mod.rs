@@ -1,0 +1,27 @@
+//! What the concepts stand on: database, Redis, bus, time, ids. Knows no concept.
+
+pub mod bus;
+pub mod clock;
+pub mod db;
+pub mod events;
+pub mod fault;
+pub mod ids;
+pub mod leases;
+pub mod lua;
+pub mod redis;
+pub mod text;
+
+/// The connections and sources that every concept is given. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Infra {
+    /// The database.
+    pub db: db::Db,
+    /// The Redis that sells, and holds sessions.
+    pub redis: redis::Redis,
+    /// The time.
+    pub clock: clock::Clock,
+    /// New ids.
+    pub ids: ids::Ids,
+    /// What carries orders to the writer.
+    pub bus: bus::Bus,
+}
