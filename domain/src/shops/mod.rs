@@ -1,0 +1,319 @@
+//! Shops: what they are, where they are, lists of them. Their vouchers are in `vouchers`.
+
+pub mod geo;
+pub mod import;
+mod list;
+
+use deadpool_redis::redis::RedisError;
+use entity::shop::{self, ShopStatus};
+use entity::shop_type;
+use sea_orm::{
+    ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+};
+
+use crate::define_id;
+use crate::infra::Infra;
+use crate::infra::fault::{Fault, Faulty, database_fault, redis_fault};
+use crate::infra::ids::IdsError;
+use crate::infra::text::{TextError, check_text};
+use crate::users::{Role, Session, UserId};
+
+pub use geo::{GeoPoint, NearbyQuery, NearbyShop};
+pub use list::{ShopFilter, ShopKey, ShopSort};
+
+define_id!(
+    /// The number of a shop.
+    ShopId
+);
+define_id!(
+    /// The number of a type of shops.
+    ShopTypeId
+);
+
+/// A shop as stored.
+pub type Shop = shop::Model;
+/// A type of shops as stored.
+pub type ShopType = shop_type::Model;
+/// Whether a shop is in business.
+pub type Status = ShopStatus;
+
+/// Ids in one question to the database.
+const IDS_PER_READ: usize = 500;
+
+/// What goes wrong with shops.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such shop.
+    #[error("no such shop")]
+    NoSuchShop,
+    /// No such type.
+    #[error("no such type of shops")]
+    NoSuchType,
+    /// The viewer does not run the shop.
+    #[error("only the shop's owner or an administrator may do this")]
+    Forbidden,
+    /// A place that is none, or beyond what the index holds.
+    #[error(
+        "latitude must be between -85.05112878 and 85.05112878, longitude between -180 and 180"
+    )]
+    BadPoint,
+    /// A radius out of bounds.
+    #[error("the radius must be between 1 and {} metres", geo::RADIUS_MAX_M)]
+    BadRadius,
+    /// A text that is not taken.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// A file that is no export.
+    #[error("the file cannot be read as an export: {0}")]
+    BadExport(String),
+    /// No id could be made.
+    #[error(transparent)]
+    Ids(#[from] IdsError),
+    /// The database's own.
+    #[error("the database failed: {0}")]
+    Database(#[from] DbErr),
+    /// Redis' own.
+    #[error("redis failed: {0}")]
+    Redis(#[from] RedisError),
+}
+
+impl Faulty for Error {
+    fn fault(&self) -> Fault {
+        match self {
+            Self::NoSuchShop => Fault::NotFound,
+            Self::NoSuchType => Fault::BadInput { argument: "typeId" },
+            Self::Forbidden => Fault::Forbidden,
+            Self::BadPoint => Fault::BadInput { argument: "center" },
+            Self::BadRadius => Fault::BadInput {
+                argument: "radiusMeters",
+            },
+            Self::Text(e) => e.fault(),
+            Self::BadExport(_) => Fault::BadInput { argument: "file" },
+            Self::Ids(_) => Fault::Unavailable,
+            Self::Database(e) => database_fault(e),
+            Self::Redis(e) => redis_fault(e),
+        }
+    }
+}
+
+/// What a merchant says of a shop.
+#[derive(Clone, Debug)]
+pub struct ShopDetails {
+    /// Name, 1 to 255 characters.
+    pub name: String,
+    /// Its type.
+    pub type_id: ShopTypeId,
+    /// Where it is.
+    pub location: GeoPoint,
+    /// Street address, at most 255 characters.
+    pub address: Option<String>,
+    /// Quarter of the city, at most 128 characters.
+    pub area: Option<String>,
+    /// Opening hours in words, at most 255 characters.
+    pub open_hours: Option<String>,
+}
+
+/// Shops. Cheap to clone.
+#[derive(Clone)]
+pub struct Shops {
+    infra: Infra,
+}
+
+impl Shops {
+    /// Makes the concept.
+    pub fn new(infra: Infra) -> Self {
+        Self { infra }
+    }
+
+    /// All types, in their order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn types(&self) -> Result<Vec<ShopType>, Error> {
+        let types = shop_type::Entity::find()
+            .order_by_asc(shop_type::Column::Sort)
+            .order_by_asc(shop_type::Column::Id);
+        Ok(types.all(self.infra.db.conn()).await?)
+    }
+
+    /// A shop, `None` when there is none; closed ones too.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn get(&self, id: ShopId) -> Result<Option<Shop>, Error> {
+        Ok(shop::Entity::find_by_id(id.0)
+            .one(self.infra.db.conn())
+            .await?)
+    }
+
+    /// Shops by id; those that are missing are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn get_many(&self, ids: &[ShopId]) -> Result<Vec<Shop>, Error> {
+        let mut shops = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(IDS_PER_READ) {
+            let ids = chunk.iter().map(|id| id.0);
+            shops.extend(
+                shop::Entity::find()
+                    .filter(shop::Column::Id.is_in(ids))
+                    .all(self.infra.db.conn())
+                    .await?,
+            );
+        }
+        Ok(shops)
+    }
+
+    /// Opens a shop for its merchant.
+    ///
+    /// # Errors
+    /// `Forbidden` unless the viewer is a merchant or an administrator; names the argument that is wrong.
+    pub async fn create(&self, session: &Session, details: ShopDetails) -> Result<Shop, Error> {
+        if !matches!(session.role, Role::Merchant | Role::Admin) {
+            return Err(Error::Forbidden);
+        }
+        self.check(&details).await?;
+        let shop = new_shop(
+            self.infra.ids.next()?,
+            Some(session.user_id),
+            &details,
+            self.infra.clock.now_ms(),
+        );
+        shop::Entity::insert(shop.clone().into_active_model())
+            .exec_without_returning(self.infra.db.conn())
+            .await?;
+        self.index(std::slice::from_ref(&shop)).await?;
+        Ok(shop)
+    }
+
+    /// Changes what is known of a shop: also moves it, or gives it another type.
+    ///
+    /// # Errors
+    /// `NoSuchShop`, `Forbidden`; names the argument that is wrong.
+    pub async fn update(
+        &self,
+        session: &Session,
+        id: ShopId,
+        details: ShopDetails,
+    ) -> Result<Shop, Error> {
+        let before = self.require_own(session, id).await?;
+        self.check(&details).await?;
+        let after = Shop {
+            type_id: details.type_id.0,
+            name: details.name,
+            address: details.address,
+            area: details.area,
+            latitude: details.location.latitude,
+            longitude: details.location.longitude,
+            open_hours: details.open_hours,
+            ..before.clone()
+        };
+        let after = self.save(after).await?;
+        if after.type_id != before.type_id {
+            self.unindex(id, ShopTypeId(before.type_id)).await?;
+        }
+        self.index(std::slice::from_ref(&after)).await?;
+        Ok(after)
+    }
+
+    /// Closes a shop for good: it leaves lists and searches.
+    ///
+    /// # Errors
+    /// `NoSuchShop`, `Forbidden`, or trouble of a store.
+    pub async fn close(&self, session: &Session, id: ShopId) -> Result<Shop, Error> {
+        let before = self.require_own(session, id).await?;
+        let after = self
+            .save(Shop {
+                status: ShopStatus::Closed,
+                ..before
+            })
+            .await?;
+        self.index(std::slice::from_ref(&after)).await?;
+        Ok(after)
+    }
+
+    /// Hands a shop to a merchant, or takes it from one.
+    ///
+    /// # Errors
+    /// `NoSuchShop`, or trouble of the database.
+    pub async fn set_owner(&self, id: ShopId, owner: Option<UserId>) -> Result<Shop, Error> {
+        let before = self.get(id).await?.ok_or(Error::NoSuchShop)?;
+        self.save(Shop {
+            owner_id: owner.map(|o| o.0),
+            ..before
+        })
+        .await
+    }
+
+    async fn require_own(&self, session: &Session, id: ShopId) -> Result<Shop, Error> {
+        let shop = self.get(id).await?.ok_or(Error::NoSuchShop)?;
+        let own = session.role == Role::Merchant && shop.owner_id == Some(session.user_id.0);
+        if own || session.role == Role::Admin {
+            Ok(shop)
+        } else {
+            Err(Error::Forbidden)
+        }
+    }
+
+    async fn check(&self, details: &ShopDetails) -> Result<(), Error> {
+        check_text("input.name", &details.name, 1, 255)?;
+        check_text(
+            "input.address",
+            details.address.as_deref().unwrap_or_default(),
+            0,
+            255,
+        )?;
+        check_text(
+            "input.area",
+            details.area.as_deref().unwrap_or_default(),
+            0,
+            128,
+        )?;
+        check_text(
+            "input.openHours",
+            details.open_hours.as_deref().unwrap_or_default(),
+            0,
+            255,
+        )?;
+        let known = shop_type::Entity::find_by_id(details.type_id.0)
+            .one(self.infra.db.conn())
+            .await?;
+        known.map(|_| ()).ok_or(Error::NoSuchType)
+    }
+
+    /// Writes a changed shop, with a version that has grown.
+    async fn save(&self, mut shop: Shop) -> Result<Shop, Error> {
+        shop.version += 1;
+        shop.updated_at = self.infra.clock.now_ms();
+        let changed = shop.clone().into_active_model().reset_all();
+        shop::Entity::update(changed)
+            .exec(self.infra.db.conn())
+            .await?;
+        Ok(shop)
+    }
+}
+
+fn new_shop(id: i64, owner: Option<UserId>, details: &ShopDetails, now: i64) -> Shop {
+    Shop {
+        id,
+        type_id: details.type_id.0,
+        owner_id: owner.map(|o| o.0),
+        name: details.name.clone(),
+        images: "[]".to_owned(),
+        area: details.area.clone(),
+        address: details.address.clone(),
+        latitude: details.location.latitude,
+        longitude: details.location.longitude,
+        average_price_minor: None,
+        currency: None,
+        sold_count: 0,
+        comment_count: 0,
+        score_tenths: 0,
+        open_hours: details.open_hours.clone(),
+        source: None,
+        status: ShopStatus::Open,
+        created_at: now,
+        updated_at: now,
+        version: 1,
+    }
+}
