@@ -1,0 +1,250 @@
+//! The rules of the product. Not for GraphQL or HTTP: `schema` and `src` speak those.
+
+// The concepts, in reading order.
+pub mod users;
+
+pub mod shops;
+
+pub mod vouchers;
+
+pub mod orders;
+
+pub mod infra;
+pub mod settings;
+
+use std::time::Duration;
+
+use deadpool_redis::redis::RedisError;
+use sea_orm::DbErr;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use infra::Infra;
+use infra::bus::{Bus, InProcessBus, KafkaBus};
+use infra::clock::Clock;
+use infra::db::Db;
+use infra::ids::{Ids, IdsError};
+use infra::redis::{Redis, UnfitRedis};
+use orders::Orders;
+use settings::Settings;
+use shops::Shops;
+use users::Users;
+use vouchers::Vouchers;
+
+/// How often the clock looks at the database's.
+const FOLLOW_CLOCK_EVERY: Duration = Duration::from_secs(10);
+/// How often the worker id's lease of 24 h is renewed.
+const RENEW_IDS_EVERY: Duration = Duration::from_secs(3_600);
+/// A failed renewal is tried again after this long.
+const RENEW_IDS_AGAIN: Duration = Duration::from_secs(60);
+/// What is still queued for Kafka at the end has this long.
+const FLUSH_LIMIT: Duration = Duration::from_secs(3);
+
+/// Why the services could not be connected.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The database.
+    #[error("cannot use the database (database_url): {0}")]
+    Database(#[from] DbErr),
+    /// Redis.
+    #[error("cannot use redis (redis_url): {0}")]
+    Redis(#[from] RedisError),
+    /// Redis would lose orders.
+    #[error("{0}; set it, or in the development profile allow it by unsafe_redis")]
+    UnfitRedis(#[from] UnfitRedis),
+    /// Kafka's configuration.
+    #[error("cannot use kafka (kafka_brokers): {0}")]
+    Kafka(#[from] rdkafka::error::KafkaError),
+    /// No ids.
+    #[error("cannot make ids: {0}; are the migrations done? (lifemate migrate up)")]
+    Ids(#[from] IdsError),
+}
+
+/// A store or service that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The database does not answer.
+    Database,
+    /// Redis does not answer.
+    Redis,
+    /// Redis answers, but the sale path is being recovered.
+    SalePath,
+    /// Kafka does not answer; the sale goes on without it.
+    Kafka,
+}
+
+impl Missing {
+    /// The name an operator reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::Redis => "redis",
+            Self::SalePath => "sale path",
+            Self::Kafka => "kafka",
+        }
+    }
+}
+
+/// All concepts over their stores. Cheap to clone.
+#[derive(Clone)]
+pub struct Services {
+    /// Accounts and sessions.
+    pub users: Users,
+    /// Shops, and where they are.
+    pub shops: Shops,
+    /// Vouchers and their sales, as their merchants describe them.
+    pub vouchers: Vouchers,
+    /// Orders and flash sales.
+    pub orders: Orders,
+    infra: Infra,
+    id_secret: settings::Secret,
+}
+
+impl Services {
+    /// Connects to the stores and checks that they are fit. The tables must be there.
+    ///
+    /// # Errors
+    /// Names what cannot be used.
+    pub async fn connect(settings: &Settings) -> Result<Self, ConnectError> {
+        let db = Db::connect(&settings.database_url, settings.database_max_connections).await?;
+        let redis = Redis::new(&settings.redis_url, &settings.deployment)?;
+        redis.line().await?;
+        if !settings.unsafe_redis {
+            redis.require_fit_to_sell().await?;
+        }
+        let bus = match &settings.kafka {
+            None => Bus::InProcess(InProcessBus::default()),
+            Some(kafka) => {
+                let topic = format!("{}.seckill.orders.v1", settings.deployment);
+                Bus::Kafka(KafkaBus::new(
+                    kafka.clone(),
+                    topic,
+                    format!("{}.writer", settings.deployment),
+                )?)
+            }
+        };
+        let clock = Clock::default();
+        clock.follow(&db).await?;
+        let ids = Ids::lease(&db, clock.clone()).await?;
+        let infra = Infra {
+            db,
+            redis,
+            clock,
+            ids,
+            bus,
+        };
+        let users = Users::new(infra.clone(), settings);
+        let shops = Shops::new(infra.clone());
+        let vouchers = Vouchers::new(infra.clone(), shops.clone());
+        let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
+        Ok(Self {
+            users,
+            shops,
+            vouchers,
+            orders,
+            infra,
+            id_secret: settings.sale.id_secret.clone(),
+        })
+    }
+
+    /// The connections, for commands and tests.
+    pub fn infra(&self) -> &Infra {
+        &self.infra
+    }
+
+    /// Seals what the API hands out and takes back: order ids and cursors.
+    pub fn id_secret(&self) -> &settings::Secret {
+        &self.id_secret
+    }
+
+    /// What every process runs, until `stop`: events of other nodes, the clock, the worker id.
+    pub async fn run_node(&self, stop: CancellationToken) {
+        self.infra.redis.listen(stop.clone());
+        let tasks = TaskTracker::new();
+        let (orders, orders_stop) = (self.orders.clone(), stop.clone());
+        tasks.spawn(async move { orders.run_node(orders_stop).await });
+        tasks.spawn(follow_clock(self.infra.clone(), stop.clone()));
+        tasks.spawn(renew_ids(self.infra.clone(), stop.clone()));
+        if let Bus::Kafka(bus) = self.infra.bus.clone() {
+            tasks.spawn(prepare_topic(bus, stop.clone()));
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// What `/health/ready` says is missing; empty when the node can serve.
+    pub async fn missing(&self) -> Vec<Missing> {
+        let (db, redis, bus) = tokio::join!(
+            self.infra.db.is_up(),
+            self.infra.redis.is_up(),
+            self.infra.bus.is_up()
+        );
+        let mut missing = Vec::new();
+        if !db {
+            missing.push(Missing::Database);
+        }
+        if !redis {
+            missing.push(Missing::Redis);
+        } else if !self.orders.is_fenced().await {
+            missing.push(Missing::SalePath);
+        }
+        if !bus {
+            missing.push(Missing::Kafka);
+        }
+        missing
+    }
+
+    /// Sends what is queued, gives the worker id back and closes the pools.
+    pub async fn close(self) {
+        self.infra.bus.flush(FLUSH_LIMIT).await;
+        if let Err(e) = self.infra.ids.release(&self.infra.db).await {
+            tracing::debug!(error = %e, "the worker id's lease runs out by itself");
+        }
+        self.infra.db.close().await;
+    }
+}
+
+async fn follow_clock(infra: Infra, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        rest(FOLLOW_CLOCK_EVERY, &stop).await;
+        let (clock, db) = (infra.clock.clone(), infra.db.clone());
+        if let Err(e) = infra.db.run(async move { clock.follow(&db).await }).await {
+            tracing::debug!(error = %e, "the database's time was not read; the last difference stays");
+        }
+    }
+}
+
+async fn renew_ids(infra: Infra, stop: CancellationToken) {
+    let mut wait = RENEW_IDS_EVERY;
+    loop {
+        rest(wait, &stop).await;
+        if stop.is_cancelled() {
+            return;
+        }
+        wait = match infra.ids.renew(&infra.db).await {
+            Ok(()) => RENEW_IDS_EVERY,
+            Err(e) => {
+                tracing::warn!(error = %e, "the worker id's lease was not renewed; trying again");
+                RENEW_IDS_AGAIN
+            }
+        };
+    }
+}
+
+/// The topic must be there before the first order is sent; until then sends fail and are written by their node.
+async fn prepare_topic(bus: KafkaBus, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        match bus.prepare().await {
+            Ok(()) => return,
+            Err(e) => tracing::debug!(error = %e, "the topic is not ready yet"),
+        }
+        rest(Duration::from_secs(1), &stop).await;
+    }
+}
+
+async fn rest(time: Duration, stop: &CancellationToken) {
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        () = stop.cancelled() => {}
+    }
+}

@@ -1,0 +1,175 @@
+//! What a node decides by itself before it asks Redis: a user who clicks too fast, and a sale that is sold out.
+//! Both are kept per node on purpose: a refused click must not become a synced write.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::RequestId;
+use crate::settings::SaleSettings;
+use crate::users::UserId;
+use crate::vouchers::VoucherId;
+
+/// How long a sold-out answer may be repeated without asking Redis.
+const SOLD_OUT_FOR: Duration = Duration::from_millis(500);
+/// The window of the click limit.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Shards of the click counters, so that buyers rarely wait for each other.
+const SHARDS: usize = 64;
+/// Counters in a shard before those of past windows are dropped.
+const SHARD_LIMIT: usize = 4_096;
+
+struct Clicks {
+    window: Instant,
+    count: u32,
+}
+
+/// A closed gate: what was known when the sale was seen sold out.
+struct Closed {
+    epoch: i64,
+    taken: i64,
+    at: Instant,
+    /// The buyers as of `taken`; `None` until loaded, and then everybody is let through.
+    buyers: Option<Arc<HashSet<UserId>>>,
+}
+
+/// The gate of one node.
+pub(crate) struct Gate {
+    clicks_per_second: u32,
+    clicks: Vec<Mutex<HashMap<(VoucherId, UserId), Clicks>>>,
+    closed: Mutex<HashMap<VoucherId, Closed>>,
+    /// Grows with each unit that comes back, so that an answer older than it does not close the gate again.
+    reopened: AtomicU64,
+}
+
+/// Whether the gate lets a buyer through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    Open,
+    SoldOut,
+    TooFast { retry_after: Duration },
+}
+
+impl Gate {
+    pub(crate) fn new(settings: &SaleSettings) -> Self {
+        Self {
+            clicks_per_second: settings.clicks_per_second,
+            clicks: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            closed: Mutex::default(),
+            reopened: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a click, and tells whether it goes on to Redis.
+    pub(crate) fn pass(&self, voucher: VoucherId, buyer: UserId, _request: &RequestId) -> Passage {
+        if let Some(retry_after) = self.too_fast(voucher, buyer) {
+            return Passage::TooFast { retry_after };
+        }
+        let mut closed = self.closed.lock();
+        let Some(gate) = closed.get(&voucher) else {
+            return Passage::Open;
+        };
+        if gate.at.elapsed() >= SOLD_OUT_FOR {
+            // The entry stays: its buyers need not be loaded again while `taken` stands still.
+            return Passage::Open;
+        }
+        match &gate.buyers {
+            Some(buyers) if !buyers.contains(&buyer) => Passage::SoldOut,
+            Some(_) => Passage::Open,
+            None => {
+                if gate.at.elapsed() >= SOLD_OUT_FOR * 20 {
+                    closed.remove(&voucher);
+                }
+                Passage::Open
+            }
+        }
+    }
+
+    /// A number to hand back to `sold_out`: an answer asked for before a unit came back must not close the gate.
+    pub(crate) fn moment(&self) -> u64 {
+        self.reopened.load(Ordering::Acquire)
+    }
+
+    /// Redis said "sold out". Returns whether the buyers should be loaded now, because `taken` moved.
+    pub(crate) fn sold_out(
+        &self,
+        voucher: VoucherId,
+        epoch: i64,
+        taken: i64,
+        asked_at: u64,
+    ) -> bool {
+        if self.moment() != asked_at {
+            return false;
+        }
+        let mut closed = self.closed.lock();
+        match closed.get_mut(&voucher) {
+            Some(gate) if gate.epoch == epoch && gate.taken == taken => {
+                gate.at = Instant::now();
+                false
+            }
+            _ => {
+                closed.insert(
+                    voucher,
+                    Closed {
+                        epoch,
+                        taken,
+                        at: Instant::now(),
+                        buyers: None,
+                    },
+                );
+                true
+            }
+        }
+    }
+
+    /// The buyers of a sale as they were at (epoch, taken).
+    pub(crate) fn loaded(
+        &self,
+        voucher: VoucherId,
+        epoch: i64,
+        taken: i64,
+        buyers: HashSet<UserId>,
+    ) {
+        if let Some(gate) = self.closed.lock().get_mut(&voucher)
+            && gate.epoch == epoch
+            && gate.taken == taken
+        {
+            gate.buyers = Some(Arc::new(buyers));
+        }
+    }
+
+    /// A unit came back, or the sale changed: ask Redis again.
+    pub(crate) fn reopen(&self, voucher: VoucherId) {
+        self.reopened.fetch_add(1, Ordering::AcqRel);
+        self.closed.lock().remove(&voucher);
+    }
+
+    fn too_fast(&self, voucher: VoucherId, buyer: UserId) -> Option<Duration> {
+        let now = Instant::now();
+        let shard =
+            usize::try_from((buyer.0 ^ (buyer.0 >> 22)).unsigned_abs()).unwrap_or(0) % SHARDS;
+        let mut clicks = self.clicks[shard].lock();
+        if clicks.len() >= SHARD_LIMIT {
+            clicks.retain(|_, c| now.duration_since(c.window) < WINDOW);
+        }
+        let entry = clicks.entry((voucher, buyer)).or_insert(Clicks {
+            window: now,
+            count: 0,
+        });
+        let age = now.duration_since(entry.window);
+        if age >= WINDOW {
+            *entry = Clicks {
+                window: now,
+                count: 0,
+            };
+        }
+        if entry.count >= self.clicks_per_second {
+            return Some(WINDOW.saturating_sub(age));
+        }
+        entry.count += 1;
+        None
+    }
+}

@@ -1,0 +1,192 @@
+//! What a merchant does with a flash sale: publish, pause, resume, end. The database is written first; Redis
+//! follows, and the gauge repeats what did not arrive.
+
+use entity::sale::{self, SaleStage};
+use sea_orm::sea_query::{Expr, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+
+use super::recovery::Recovered;
+use super::scripts::{Amended, Amendment};
+use super::{Error, Orders};
+use crate::users::Session;
+use crate::vouchers::{Sale, SaleState, VoucherId, state};
+
+impl Orders {
+    /// Opens a drafted sale: from now on it is announced, and sells when its window opens.
+    ///
+    /// # Errors
+    /// `WrongState` unless it is a draft whose end lies ahead; `TryLater` when Redis cannot hold it now.
+    pub async fn publish(&self, session: &Session, voucher: VoucherId) -> Result<Sale, Error> {
+        let draft = self.owned_sale(session, voucher).await?;
+        let now = self.inner.infra.clock.now_ms();
+        if draft.stage != SaleStage::Draft || draft.end_ms <= now {
+            return Err(self.wrong_state(&draft));
+        }
+        if !self.inner.settings.unsafe_redis {
+            self.inner
+                .infra
+                .redis
+                .require_fit_to_sell()
+                .await
+                .map_err(|e| Error::TryLater(e.to_string()))?;
+        }
+        match self.open_sale(voucher).await? {
+            Recovered::Installed | Recovered::Healthy => self.require_sale(voucher).await,
+            Recovered::Busy => Err(Error::TryLater(
+                "the sale is being opened by another node".to_owned(),
+            )),
+        }
+    }
+
+    /// Stops selling until `resume`; orders that exist go on.
+    ///
+    /// # Errors
+    /// `WrongState` unless the sale is open; trouble of a store.
+    pub async fn pause(&self, session: &Session, voucher: VoucherId) -> Result<Sale, Error> {
+        self.change(
+            session,
+            voucher,
+            vec![(sale::Column::Paused, Expr::value(true))],
+        )
+        .await
+    }
+
+    /// Sells again.
+    ///
+    /// # Errors
+    /// As `pause`.
+    pub async fn resume(&self, session: &Session, voucher: VoucherId) -> Result<Sale, Error> {
+        self.change(
+            session,
+            voucher,
+            vec![(sale::Column::Paused, Expr::value(false))],
+        )
+        .await
+    }
+
+    /// Ends the sale now; orders that exist go on.
+    ///
+    /// # Errors
+    /// As `pause`.
+    pub async fn end(&self, session: &Session, voucher: VoucherId) -> Result<Sale, Error> {
+        let now = self.inner.infra.clock.now_ms();
+        self.change(
+            session,
+            voucher,
+            vec![(sale::Column::EndMs, Expr::value(now))],
+        )
+        .await
+    }
+
+    /// Brings the pause and the end of a sale into Redis; nothing happens when they are there.
+    pub(crate) async fn amend(&self, sale: &Sale) -> Result<Amended, Error> {
+        let voucher = VoucherId(sale.voucher_id);
+        let amendment = Amendment {
+            epoch: sale.epoch,
+            paused: Some(sale.paused || sale.frozen),
+            waiting: None,
+            end_ms: Some(sale.end_ms),
+        };
+        let keys = self.keys(voucher);
+        let amended = self
+            .on_line(|mut conn| {
+                let (keys, amendment) = (&keys, &amendment);
+                async move { super::scripts::amend(&mut conn, self.scripts(), keys, amendment).await }
+            })
+            .await?;
+        Ok(amended)
+    }
+
+    /// Repeats amendments that did not arrive in Redis.
+    ///
+    /// # Errors
+    /// When a store cannot be asked.
+    pub async fn repeat_amendments(&self) -> Result<(), Error> {
+        for sale in self.inner.store.open_sales().await? {
+            let seen = self.inspect(VoucherId(sale.voucher_id)).await?;
+            let same =
+                seen.paused == (sale.paused || sale.frozen) && seen.end_ms == Some(sale.end_ms);
+            if seen.epoch == Some(sale.epoch) && !same {
+                self.amend(&sale).await?;
+                self.tell_reopened(VoucherId(sale.voucher_id)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells every node that a sale may sell again, or otherwise than before.
+    pub(crate) async fn tell_reopened(&self, voucher: VoucherId) {
+        self.inner.gate.reopen(voucher);
+        if let Err(e) = self
+            .inner
+            .infra
+            .redis
+            .publish("sales", &voucher.to_string())
+            .await
+        {
+            tracing::debug!(error = %e, "other nodes ask again by themselves in half a second");
+        }
+    }
+
+    pub(crate) async fn require_sale(&self, voucher: VoucherId) -> Result<Sale, Error> {
+        self.inner
+            .store
+            .sale(voucher)
+            .await?
+            .ok_or(Error::NoSuchSale(voucher))
+    }
+
+    async fn owned_sale(&self, session: &Session, voucher: VoucherId) -> Result<Sale, Error> {
+        self.inner.vouchers.require_owner(session, voucher).await?;
+        self.require_sale(voucher).await
+    }
+
+    async fn change(
+        &self,
+        session: &Session,
+        voucher: VoucherId,
+        values: Vec<(sale::Column, SimpleExpr)>,
+    ) -> Result<Sale, Error> {
+        let before = self.owned_sale(session, voucher).await?;
+        let now = self.inner.infra.clock.now_ms();
+        let mut update = sale::Entity::update_many()
+            .filter(sale::Column::VoucherId.eq(voucher.0))
+            .filter(sale::Column::Stage.eq(SaleStage::Opened))
+            .filter(sale::Column::EndMs.gt(now))
+            .col_expr(sale::Column::UpdatedAt, Expr::value(now));
+        for (column, value) in values {
+            update = update.col_expr(column, value);
+        }
+        let db = self.inner.infra.db.clone();
+        let changed = self
+            .inner
+            .infra
+            .db
+            .run(async move { update.exec(db.conn()).await })
+            .await?;
+        if changed.rows_affected == 0 {
+            return Err(self.wrong_state(&before));
+        }
+        let after = self.require_sale(voucher).await?;
+        if let Err(e) = self.amend(&after).await {
+            tracing::warn!(error = %e, voucher.id = voucher.0, "a change of the sale reaches redis later");
+        }
+        self.tell_reopened(voucher).await;
+        Ok(after)
+    }
+
+    fn wrong_state(&self, sale: &Sale) -> Error {
+        let state = match state(sale, self.inner.infra.clock.now_ms()) {
+            SaleState::Draft => "a draft",
+            SaleState::Announced => "announced",
+            SaleState::Running => "running",
+            SaleState::Paused => "paused",
+            SaleState::Ended => "over",
+            SaleState::Settled => "settled",
+        };
+        Error::WrongState {
+            voucher: VoucherId(sale.voucher_id),
+            state,
+        }
+    }
+}

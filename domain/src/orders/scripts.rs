@@ -1,0 +1,741 @@
+//! The sale's scripts, each behind one function that decodes what it answers. They go by their hash only; those of
+//! a recovery go by their text, for they must work when Redis has lost its scripts.
+
+use deadpool_redis::redis::aio::ConnectionLike;
+use deadpool_redis::redis::{
+    Cmd, ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, cmd, pipe,
+};
+
+use super::OrderId;
+use super::keys::SaleKeys;
+use crate::infra::lua::{Script, Scripts};
+use crate::users::UserId;
+use crate::vouchers::VoucherId;
+
+/// The field of outbox and attempts that tells their epoch.
+pub const SENTINEL: &str = "epoch";
+/// Entries written in one command while temporary keys are filled.
+const FILL: usize = 500;
+
+/// Why a script gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    /// Redis does not know it: a new binary, or a Redis that lost its scripts, and perhaps more.
+    #[error("redis does not know the script")]
+    NoScript,
+    /// Redis' own.
+    #[error("redis failed: {0}")]
+    Redis(RedisError),
+    /// An answer that the script does not give.
+    #[error("script {script} gave an answer it does not have: {answer}")]
+    Malformed {
+        /// Which script.
+        script: &'static str,
+        /// The answer.
+        answer: String,
+    },
+}
+
+impl From<RedisError> for ScriptError {
+    fn from(error: RedisError) -> Self {
+        if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
+            Self::NoScript
+        } else {
+            Self::Redis(error)
+        }
+    }
+}
+
+/// One buyer of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buyer {
+    /// The id his order will have.
+    pub order_id: OrderId,
+    /// Who he is.
+    pub user_id: UserId,
+    /// His client's id of the request, of the characters of `RequestId`.
+    pub request_id: String,
+    /// The trace, of the same characters.
+    pub trace_id: String,
+    /// A waiter who was called takes a unit that is kept for waiters.
+    pub called_waiter: bool,
+}
+
+/// What `reserve` answers to one buyer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// The unit is his, now or by an earlier arrival of this very call.
+    Ok {
+        /// The order.
+        order_id: OrderId,
+        /// Its slot.
+        slot: i32,
+        /// When it was taken, in epoch milliseconds.
+        reserved_at: i64,
+        /// In which epoch.
+        epoch: i64,
+    },
+    /// He has an order.
+    Already {
+        /// Which.
+        order_id: OrderId,
+        /// Whether this same request got it.
+        same_request: bool,
+    },
+    /// The order id is another user's.
+    IdTaken,
+    /// The order id was said to be nowhere.
+    Dead,
+    /// His attempts are used up.
+    NoAttempts,
+    /// Nothing is left.
+    SoldOut {
+        /// In which epoch.
+        epoch: i64,
+        /// How many units were ever taken.
+        taken: i64,
+    },
+    /// The sale is paused.
+    Paused,
+    /// It has not begun.
+    NotStarted {
+        /// When it begins, in epoch milliseconds.
+        begin_ms: i64,
+    },
+    /// It is over.
+    Ended {
+        /// When it ended, in epoch milliseconds.
+        end_ms: i64,
+    },
+    /// Redis does not hold the sale, or it is being recovered.
+    NotReady,
+    /// Its books in Redis do not add up.
+    Damaged,
+}
+
+/// What `release` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The unit is not, or no longer, taken by the order.
+    Done {
+        /// Whether it came back by this call.
+        now: bool,
+        /// The epoch under which that may be recorded.
+        epoch: i64,
+    },
+    /// Nothing was done: ask again later.
+    NotReady,
+}
+
+/// What `forget` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// The order holds a unit.
+    Queued,
+    /// It is nowhere in Redis, and will never be placed.
+    Dead {
+        /// The epoch under which that may be recorded.
+        epoch: i64,
+    },
+    /// Redis does not hold the sale, or it is being recovered.
+    NotReady,
+    /// Its books in Redis do not add up.
+    Damaged,
+}
+
+/// What `amend` brings; `None` stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amendment {
+    /// The epoch that the database is in.
+    pub epoch: i64,
+    /// Whether the sale is paused.
+    pub paused: Option<bool>,
+    /// Units kept for waiters.
+    pub waiting: Option<i64>,
+    /// The end, in epoch milliseconds.
+    pub end_ms: Option<i64>,
+}
+
+/// What `amend` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amended {
+    /// It is so.
+    Done,
+    /// Redis does not hold the sale.
+    NotReady,
+    /// Redis is in another epoch.
+    OtherEpoch,
+}
+
+/// What `adjust` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adjusted {
+    /// The total is set, now or by an earlier arrival of this version.
+    Done {
+        /// The epoch under which that may be recorded.
+        epoch: i64,
+    },
+    /// A newer version was here.
+    Older,
+    /// More units are held than the total would allow.
+    Below {
+        /// Units held.
+        held: i64,
+    },
+    /// Redis does not hold the sale, or it is being recovered.
+    NotReady,
+    /// Its books in Redis do not add up.
+    Damaged,
+}
+
+/// What `install` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// The sale is in place.
+    Done,
+    /// Another recovery is on, or none.
+    Lost,
+    /// A temporary key does not hold what it was told.
+    Incomplete,
+    /// More orders than units.
+    Oversold,
+}
+
+/// The fields of `meta`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaleMeta {
+    /// First millisecond of the window.
+    pub begin_ms: i64,
+    /// First millisecond after it.
+    pub end_ms: i64,
+    /// Units for sale.
+    pub total: i64,
+    /// Units one user may hold.
+    pub limit: i32,
+    /// Orders one user may place.
+    pub max_attempts: i32,
+    /// Price, in the minor unit.
+    pub price_minor: i64,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// The epoch that begins.
+    pub epoch: i64,
+    /// Version of the last adjustment.
+    pub version: i64,
+    /// Whether the sale is paused.
+    pub paused: bool,
+    /// Units kept for waiters.
+    pub waiting: i64,
+    /// Units taken so far.
+    pub taken: i64,
+}
+
+/// Fields and values of the hashes that `install` puts in place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// `user:slot` → order id.
+    pub buyers: Vec<(String, String)>,
+    /// Order id → `user:slot`.
+    pub orders: Vec<(String, String)>,
+    /// User → attempts.
+    pub attempts: Vec<(String, String)>,
+}
+
+impl Fields {
+    /// How many entries each has: buyers, orders, attempts.
+    pub fn counts(&self) -> [usize; 3] {
+        [self.buyers.len(), self.orders.len(), self.attempts.len()]
+    }
+}
+
+/// One attempt as `attempts` writes it.
+pub fn attempt(order: OrderId, slot: i32, reserved_at: i64, request_id: &str) -> String {
+    format!("{order},{slot},{reserved_at},{request_id}")
+}
+
+/// A sale's keys as seen in one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    /// Epoch of `meta`; `None` when there is no `meta`.
+    pub epoch: Option<i64>,
+    /// Units for sale.
+    pub total: Option<i64>,
+    /// Version of the last adjustment.
+    pub version: Option<i64>,
+    /// Whether the sale is paused.
+    pub paused: bool,
+    /// Units kept for waiters.
+    pub waiting: Option<i64>,
+    /// First millisecond of the window.
+    pub begin_ms: Option<i64>,
+    /// First millisecond after it.
+    pub end_ms: Option<i64>,
+    /// Units ever taken.
+    pub taken: Option<i64>,
+    /// Units left.
+    pub stock: Option<i64>,
+    /// Whether a recovery is on.
+    pub recovering: bool,
+    /// Entries of `buyers`.
+    pub buyers: i64,
+    /// Entries of `orders`.
+    pub orders: i64,
+    /// Entries of `outbox`, the sentinel with them.
+    pub outbox: i64,
+    /// Entries of `attempts`, the sentinel with them.
+    pub attempts: i64,
+    /// Ids that will never be placed.
+    pub dead: i64,
+    /// Sentinel of `outbox`.
+    pub outbox_epoch: Option<i64>,
+    /// Sentinel of `attempts`.
+    pub attempts_epoch: Option<i64>,
+    /// Whether a key is of another kind than it must be.
+    pub foreign: bool,
+}
+
+impl Inspection {
+    /// Whether Redis does not hold the sale, or it is being recovered.
+    pub fn not_ready(&self) -> bool {
+        self.epoch.is_none() || self.recovering
+    }
+
+    /// Whether the books do not add up, or a key is missing or strange.
+    pub fn is_damaged(&self) -> bool {
+        let same_epoch = self.outbox_epoch == self.epoch && self.attempts_epoch == self.epoch;
+        let whole = [
+            self.version,
+            self.waiting,
+            self.begin_ms,
+            self.end_ms,
+            self.taken,
+        ]
+        .iter()
+        .all(Option::is_some);
+        self.foreign || (!self.not_ready() && !(same_epoch && whole && self.adds_up()))
+    }
+
+    /// Invariant I5: units left and orders make the total, and every order has its buyer.
+    pub fn adds_up(&self) -> bool {
+        self.buyers == self.orders
+            && self
+                .stock
+                .zip(self.total)
+                .is_some_and(|(stock, total)| stock + self.orders == total)
+    }
+
+    /// Orders whose row is not known to be committed.
+    pub fn queued(&self) -> i64 {
+        self.outbox - i64::from(self.outbox_epoch.is_some())
+    }
+}
+
+/// Takes units for up to 64 buyers of one voucher; one answer each, in their order.
+///
+/// # Errors
+/// When Redis gives none.
+pub async fn reserve<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    voucher: VoucherId,
+    buyers: &[Buyer],
+) -> Result<Vec<Reserved>, ScriptError> {
+    let mut call = by_hash(&scripts.reserve, &keys.all());
+    call.arg(voucher.0).arg(buyers.len());
+    for buyer in buyers {
+        call.arg(buyer.order_id.0)
+            .arg(buyer.user_id.0)
+            .arg(&buyer.request_id)
+            .arg(&buyer.trace_id);
+        call.arg(i32::from(buyer.called_waiter));
+    }
+    let answer: Vec<Value> = call.query_async(conn).await?;
+    let malformed = || malformed("reserve", &answer);
+    let (head, rest) = answer.split_first().ok_or_else(malformed)?;
+    let number = || rest.first().and_then(number_of).ok_or_else(malformed);
+    let all = match text_of(head).as_deref() {
+        Some("BUYERS") if rest.len() == buyers.len() => {
+            return rest
+                .iter()
+                .map(|one| reserved(one).ok_or_else(malformed))
+                .collect();
+        }
+        Some("NOT_READY") => Reserved::NotReady,
+        Some("DAMAGED") => Reserved::Damaged,
+        Some("PAUSED") => Reserved::Paused,
+        Some("NOT_STARTED") => Reserved::NotStarted {
+            begin_ms: number()?,
+        },
+        Some("ENDED") => Reserved::Ended { end_ms: number()? },
+        _ => return Err(malformed()),
+    };
+    Ok(vec![all; buyers.len()])
+}
+
+/// Gives the unit of one order back, at most once. `reject`: it was never placed, so that it is no attempt.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn release<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    order: (OrderId, UserId),
+    reject: bool,
+) -> Result<Released, ScriptError> {
+    let names = [
+        keys.meta(),
+        keys.stock(),
+        keys.buyers(),
+        keys.orders(),
+        keys.attempts(),
+        keys.dead(),
+        keys.recovery(),
+    ];
+    let mut call = by_hash(&scripts.release, &names);
+    call.arg(order.0.0).arg(order.1.0).arg(i32::from(reject));
+    let answer: Vec<Value> = call.query_async(conn).await?;
+    match &words(&answer)[..] {
+        ["NOT_READY"] => Ok(Released::NotReady),
+        ["DONE", now, epoch] => {
+            let epoch = epoch.parse().map_err(|_| malformed("release", &answer))?;
+            Ok(Released::Done {
+                now: *now == "1",
+                epoch,
+            })
+        }
+        _ => Err(malformed("release", &answer)),
+    }
+}
+
+/// Drops outbox entries; returns how many were there. At most 500 orders.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn settle<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    orders: &[OrderId],
+) -> Result<i64, ScriptError> {
+    let mut call = by_hash(&scripts.settle, &[keys.outbox()]);
+    for order in orders {
+        call.arg(order.0);
+    }
+    Ok(call.query_async(conn).await?)
+}
+
+/// Asks where an order is, and bars its id when it is nowhere.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn forget<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    order: OrderId,
+) -> Result<Forgotten, ScriptError> {
+    let answer: Vec<Value> = by_hash(&scripts.forget, &keys.all())
+        .arg(order.0)
+        .query_async(conn)
+        .await?;
+    match &words(&answer)[..] {
+        ["NOT_READY"] => Ok(Forgotten::NotReady),
+        ["DAMAGED"] => Ok(Forgotten::Damaged),
+        ["QUEUED"] => Ok(Forgotten::Queued),
+        ["DEAD", epoch] => Ok(Forgotten::Dead {
+            epoch: epoch.parse().map_err(|_| malformed("forget", &answer))?,
+        }),
+        _ => Err(malformed("forget", &answer)),
+    }
+}
+
+/// Brings pause, waiters and end into Redis.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn amend<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    amendment: &Amendment,
+) -> Result<Amended, ScriptError> {
+    let text = |number: Option<i64>| number.map(|n| n.to_string()).unwrap_or_default();
+    let mut call = by_hash(&scripts.amend, &[keys.meta()]);
+    call.arg(amendment.epoch)
+        .arg(text(amendment.paused.map(i64::from)));
+    call.arg(text(amendment.waiting))
+        .arg(text(amendment.end_ms));
+    let answer: String = call.query_async(conn).await?;
+    match answer.as_str() {
+        "DONE" => Ok(Amended::Done),
+        "NOT_READY" => Ok(Amended::NotReady),
+        "OTHER_EPOCH" => Ok(Amended::OtherEpoch),
+        _ => Err(ScriptError::Malformed {
+            script: "amend",
+            answer,
+        }),
+    }
+}
+
+/// Sets the total, once for each version.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn adjust<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    total: i64,
+    version: i64,
+) -> Result<Adjusted, ScriptError> {
+    let answer: Vec<Value> = by_hash(&scripts.adjust, &keys.all())
+        .arg(total)
+        .arg(version)
+        .query_async(conn)
+        .await?;
+    let number = |digits: &str| {
+        digits
+            .parse::<i64>()
+            .map_err(|_| malformed("adjust", &answer))
+    };
+    match &words(&answer)[..] {
+        ["NOT_READY"] => Ok(Adjusted::NotReady),
+        ["DAMAGED"] => Ok(Adjusted::Damaged),
+        ["OLDER", _] => Ok(Adjusted::Older),
+        ["BELOW", held] => Ok(Adjusted::Below {
+            held: number(held)?,
+        }),
+        ["DONE", epoch] => Ok(Adjusted::Done {
+            epoch: number(epoch)?,
+        }),
+        _ => Err(malformed("adjust", &answer)),
+    }
+}
+
+/// Bars a sale until `install`.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn begin_recovery<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    token: &str,
+) -> Result<(), ScriptError> {
+    let mut call = by_text(&scripts.begin_recovery, &[keys.meta(), keys.recovery()]);
+    call.arg(token).query_async::<i64>(conn).await?;
+    Ok(())
+}
+
+/// Fills the temporary keys of a recovery.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn fill_temporary<C: ConnectionLike + Send>(
+    conn: &mut C,
+    keys: &SaleKeys,
+    token: &str,
+    fields: &Fields,
+) -> Result<(), ScriptError> {
+    for (part, entries) in [
+        ("buyers", &fields.buyers),
+        ("orders", &fields.orders),
+        ("attempts", &fields.attempts),
+    ] {
+        let key = keys.temporary(part, token);
+        for chunk in entries.chunks(FILL) {
+            let mut fill = pipe();
+            fill.hset_multiple(&key, chunk).ignore();
+            fill.query_async::<()>(conn).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts a recovered sale in place; `counts` are those of the temporary keys.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn install<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+    token: &str,
+    counts: &[usize; 3],
+    meta: &SaleMeta,
+) -> Result<Installed, ScriptError> {
+    let names = [
+        keys.meta(),
+        keys.stock(),
+        keys.buyers(),
+        keys.orders(),
+        keys.outbox(),
+        keys.attempts(),
+        keys.recovery(),
+        keys.temporary("buyers", token),
+        keys.temporary("orders", token),
+        keys.temporary("attempts", token),
+    ];
+    let mut call = by_text(&scripts.install, &names);
+    call.arg(token).arg(counts).arg(meta.total).arg(meta.epoch);
+    call.arg("begin_ms")
+        .arg(meta.begin_ms)
+        .arg("end_ms")
+        .arg(meta.end_ms);
+    call.arg("total")
+        .arg(meta.total)
+        .arg("limit")
+        .arg(meta.limit)
+        .arg("max_attempts")
+        .arg(meta.max_attempts);
+    call.arg("price")
+        .arg(meta.price_minor)
+        .arg("currency")
+        .arg(&meta.currency);
+    call.arg("epoch")
+        .arg(meta.epoch)
+        .arg("version")
+        .arg(meta.version)
+        .arg("paused")
+        .arg(i32::from(meta.paused));
+    call.arg("waiting")
+        .arg(meta.waiting)
+        .arg("taken")
+        .arg(meta.taken);
+    let answer: String = call.query_async(conn).await?;
+    match answer.as_str() {
+        "DONE" => Ok(Installed::Done),
+        "LOST" => Ok(Installed::Lost),
+        "INCOMPLETE" => Ok(Installed::Incomplete),
+        "OVERSOLD" => Ok(Installed::Oversold),
+        _ => Err(ScriptError::Malformed {
+            script: "install",
+            answer,
+        }),
+    }
+}
+
+/// Reads a sale's keys in one step.
+///
+/// # Errors
+/// When Redis gives no answer.
+pub async fn inspect<C: ConnectionLike + Send>(
+    conn: &mut C,
+    scripts: &Scripts,
+    keys: &SaleKeys,
+) -> Result<Inspection, ScriptError> {
+    let answer: Vec<Option<i64>> = by_text(&scripts.inspect, &keys.all())
+        .query_async(conn)
+        .await?;
+    let &[
+        epoch,
+        total,
+        version,
+        paused,
+        waiting,
+        begin_ms,
+        end_ms,
+        taken,
+        stock,
+        recovering,
+        buyers,
+        orders,
+        outbox,
+        attempts,
+        dead,
+        outbox_epoch,
+        attempts_epoch,
+        foreign,
+    ] = &answer[..]
+    else {
+        return Err(ScriptError::Malformed {
+            script: "inspect",
+            answer: format!("{answer:?}"),
+        });
+    };
+    let count = |n: Option<i64>| n.unwrap_or(0);
+    Ok(Inspection {
+        epoch,
+        total,
+        version,
+        paused: paused == Some(1),
+        waiting,
+        begin_ms,
+        end_ms,
+        taken,
+        stock,
+        recovering: recovering == Some(1),
+        buyers: count(buyers),
+        orders: count(orders),
+        outbox: count(outbox),
+        attempts: count(attempts),
+        dead: count(dead),
+        outbox_epoch,
+        attempts_epoch,
+        foreign: foreign == Some(1),
+    })
+}
+
+fn by_hash(script: &Script, keys: &[String]) -> Cmd {
+    let mut call = cmd("EVALSHA");
+    call.arg(&script.sha).arg(keys.len()).arg(keys);
+    call
+}
+
+fn by_text(script: &Script, keys: &[String]) -> Cmd {
+    let mut call = cmd("EVAL");
+    call.arg(&script.text).arg(keys.len()).arg(keys);
+    call
+}
+
+fn reserved(answer: &Value) -> Option<Reserved> {
+    let Value::Array(values) = answer else {
+        return None;
+    };
+    match &words(values)[..] {
+        ["OK", order, slot, at, epoch] => Some(Reserved::Ok {
+            order_id: order.parse().ok()?,
+            slot: slot.parse().ok()?,
+            reserved_at: at.parse().ok()?,
+            epoch: epoch.parse().ok()?,
+        }),
+        ["ALREADY", order, same] => Some(Reserved::Already {
+            order_id: order.parse().ok()?,
+            same_request: *same == "1",
+        }),
+        ["ID_TAKEN"] => Some(Reserved::IdTaken),
+        ["DEAD"] => Some(Reserved::Dead),
+        ["NO_ATTEMPTS"] => Some(Reserved::NoAttempts),
+        ["SOLD_OUT", epoch, taken] => Some(Reserved::SoldOut {
+            epoch: epoch.parse().ok()?,
+            taken: taken.parse().ok()?,
+        }),
+        _ => None,
+    }
+}
+
+/// The words of an answer; anything but text stands as an empty one.
+fn words(values: &[Value]) -> Vec<&str> {
+    let word = |value| match value {
+        &Value::BulkString(ref bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+        _ => "",
+    };
+    values.iter().map(word).collect()
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    String::from_redis_value_ref(value).ok()
+}
+
+fn number_of(value: &Value) -> Option<i64> {
+    i64::from_redis_value_ref(value).ok()
+}
+
+fn malformed(script: &'static str, answer: &[Value]) -> ScriptError {
+    ScriptError::Malformed {
+        script,
+        answer: format!("{answer:?}"),
+    }
+}

@@ -1,0 +1,515 @@
+//! The click: one buyer asks for a unit of a flash sale. Redis decides, many buyers in one call; the row comes
+//! later. See `lua/reserve.lua` for the rules and `apply` for what becomes of the order.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use deadpool_redis::redis::{ErrorKind, cmd};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use super::gate::Passage;
+use super::queued::QueuedOrderV1;
+use super::scripts::{Buyer, Reserved, ScriptError};
+use super::{Answer, Error, Order, OrderId, OrderKey, Orders, RequestId, money};
+use crate::infra::bus::Bus;
+use crate::infra::fault::RETRY_AFTER;
+use crate::users::UserId;
+use crate::vouchers::{Money, SaleState, VoucherId};
+
+/// Buyers in one script call: a longer script makes others wait, a shorter one wastes round trips.
+const BATCH: usize = 64;
+/// Buyers that may wait on one node for one voucher; more are told to try later.
+const QUEUE: usize = 8_192;
+/// How long a call is repeated, and how long a buyer may wait for his turn.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// An idle voucher's task ends after this long.
+const IDLE: Duration = Duration::from_secs(30);
+/// Pause before a call that failed is repeated.
+const REPEAT_PAUSE: Duration = Duration::from_millis(50);
+/// Buyers read in one step when the sold-out gate loads them.
+const SCAN_COUNT: usize = 1_000;
+
+/// What is known of a call about one buyer.
+enum Reply {
+    /// Redis answered.
+    Known(Reserved),
+    /// It may or may not have been done.
+    Unknown,
+    /// It was not done.
+    Refused,
+}
+
+struct Waiting {
+    buyer: Buyer,
+    since: Instant,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// The queues of one node, one a voucher, and what it remembers of prices.
+#[derive(Default)]
+pub(crate) struct Reservations {
+    queues: Mutex<HashMap<VoucherId, mpsc::Sender<Waiting>>>,
+    prices: Mutex<HashMap<VoucherId, Money>>,
+}
+
+impl Orders {
+    /// Admits one buyer to a flash sale and queues the order; returns before the database row exists.
+    ///
+    /// One Redis round trip, shared with the buyers that came at the same moment; at most 2 s. Refusals change
+    /// nothing. A failed send to Kafka is not reported: the outbox keeps the order until its row is committed. Runs
+    /// to its end even when the caller is dropped.
+    /// Why Lua and not a lock: stock and one-per-user must change together; see README, "The seckill walk".
+    ///
+    /// # Errors
+    /// `NoSuchSale`; trouble of ours. What a buyer expects to hear is in the answer.
+    pub async fn reserve(
+        &self,
+        buyer: UserId,
+        voucher: VoucherId,
+        request: RequestId,
+        trace_id: String,
+    ) -> Result<Answer, Error> {
+        let passage = self.inner.gate.pass(voucher, buyer, &request);
+        let answer = match passage {
+            Passage::TooFast { retry_after } => Ok(Answer::RateLimited { retry_after }),
+            Passage::SoldOut => Ok(Answer::SoldOut),
+            Passage::Open => {
+                let orders = self.clone();
+                let admitted =
+                    tokio::spawn(
+                        async move { orders.admit(buyer, voucher, &request, trace_id).await },
+                    );
+                admitted
+                    .await
+                    .unwrap_or_else(|e| Err(Error::TryLater(e.to_string())))
+            }
+        };
+        metrics::counter!("lifemate_seckill_answers_total", "outcome" => outcome_label(&answer))
+            .increment(1);
+        answer
+    }
+
+    async fn admit(
+        &self,
+        buyer: UserId,
+        voucher: VoucherId,
+        request: &RequestId,
+        trace_id: String,
+    ) -> Result<Answer, Error> {
+        let asked_at = self.inner.gate.moment();
+        let order = OrderId(self.inner.infra.ids.next()?);
+        let key = OrderKey {
+            order,
+            voucher,
+            buyer,
+        };
+        let trace_id =
+            RequestId::parse(&trace_id).map_or_else(|_| "-".to_owned(), |t| t.as_str().to_owned());
+        let entry = Buyer {
+            order_id: order,
+            user_id: buyer,
+            request_id: request.as_str().to_owned(),
+            trace_id,
+            called_waiter: false,
+        };
+        let Some(reply) = self.ask(voucher, entry.clone()).await else {
+            return Ok(Answer::TryLater {
+                retry_after: RETRY_AFTER,
+            });
+        };
+        match reply {
+            Reply::Unknown => Ok(Answer::Pending(key)),
+            Reply::Refused => Ok(Answer::TryLater {
+                retry_after: RETRY_AFTER,
+            }),
+            Reply::Known(reserved) => self.answer(key, &entry, reserved, asked_at).await,
+        }
+    }
+
+    async fn answer(
+        &self,
+        key: OrderKey,
+        entry: &Buyer,
+        reserved: Reserved,
+        asked_at: u64,
+    ) -> Result<Answer, Error> {
+        match reserved {
+            Reserved::Ok {
+                order_id,
+                slot,
+                reserved_at,
+                epoch,
+            } => {
+                let price = self.price(key.voucher).await?;
+                let item = queued(
+                    key.voucher,
+                    order_id,
+                    entry,
+                    &price,
+                    (slot, reserved_at, epoch),
+                );
+                let mut order = Order::queued(
+                    OrderKey {
+                        order: order_id,
+                        ..key
+                    },
+                    price,
+                    reserved_at,
+                );
+                order.slot = Some(slot);
+                order.request_id.clone_from(&entry.request_id);
+                self.send(item);
+                Ok(Answer::Accepted(order))
+            }
+            Reserved::Already {
+                order_id,
+                same_request,
+            } => {
+                let earlier = OrderKey {
+                    order: order_id,
+                    ..key
+                };
+                let order = self.present(earlier).await?;
+                Ok(if same_request {
+                    Answer::Accepted(order)
+                } else {
+                    Answer::AlreadyOrdered(order)
+                })
+            }
+            Reserved::IdTaken => {
+                tracing::error!(
+                    order.id = key.order.0,
+                    "a fresh order id is taken by another user"
+                );
+                Ok(Answer::TryLater {
+                    retry_after: RETRY_AFTER,
+                })
+            }
+            Reserved::Dead => Ok(Answer::Pending(key)),
+            Reserved::NoAttempts => Ok(Answer::NoAttemptsLeft),
+            Reserved::SoldOut { epoch, taken } => {
+                if self
+                    .inner
+                    .gate
+                    .sold_out(key.voucher, epoch, taken, asked_at)
+                {
+                    self.load_buyers(key.voucher, epoch, taken);
+                }
+                Ok(Answer::SoldOut)
+            }
+            Reserved::Paused => Ok(Answer::Paused),
+            Reserved::NotStarted { begin_ms } => Ok(Answer::NotStarted {
+                starts_at_ms: begin_ms,
+            }),
+            Reserved::Ended { .. } => Ok(Answer::Ended),
+            Reserved::NotReady | Reserved::Damaged => {
+                self.inner.recovery_wanted.notify_one();
+                self.answer_without_redis(key.voucher).await
+            }
+        }
+    }
+
+    /// Redis knows nothing of the sale: perhaps the database knows that there is nothing to know.
+    async fn answer_without_redis(&self, voucher: VoucherId) -> Result<Answer, Error> {
+        let try_later = Answer::TryLater {
+            retry_after: RETRY_AFTER,
+        };
+        let Ok(sale) = self.inner.store.sale(voucher).await else {
+            return Ok(try_later);
+        };
+        let sale = sale.ok_or(Error::NoSuchSale(voucher))?;
+        match crate::vouchers::state(&sale, self.inner.infra.clock.now_ms()) {
+            SaleState::Draft => Err(Error::NoSuchSale(voucher)),
+            SaleState::Ended | SaleState::Settled => Ok(Answer::Ended),
+            SaleState::Announced => Ok(Answer::NotStarted {
+                starts_at_ms: sale.begin_ms,
+            }),
+            SaleState::Paused => Ok(Answer::Paused),
+            SaleState::Running => Ok(try_later),
+        }
+    }
+
+    /// The order as it is; when the stores cannot tell now, as queued, for Redis has just said that it is there.
+    async fn present(&self, key: OrderKey) -> Result<Order, Error> {
+        match self.get(key).await {
+            Ok(Some(order)) => Ok(order),
+            Ok(None) | Err(_) => {
+                let price = self.price(key.voucher).await?;
+                Ok(Order::queued(
+                    key,
+                    price,
+                    crate::infra::ids::made_at_ms(key.order.0),
+                ))
+            }
+        }
+    }
+
+    /// Puts a buyer into his voucher's queue and waits; `None` when the queue is full.
+    async fn ask(&self, voucher: VoucherId, buyer: Buyer) -> Option<Reply> {
+        let (reply, answered) = oneshot::channel();
+        let mut waiting = Waiting {
+            buyer,
+            since: Instant::now(),
+            reply,
+        };
+        // A queue whose task has just ended is replaced; a second one cannot end at once.
+        for _ in 0..2 {
+            match self.queue(voucher).try_send(waiting) {
+                Ok(()) => return Some(answered.await.unwrap_or(Reply::Unknown)),
+                Err(mpsc::error::TrySendError::Full(_)) => return None,
+                Err(mpsc::error::TrySendError::Closed(back)) => {
+                    self.inner
+                        .seckill
+                        .queues
+                        .lock()
+                        .retain(|_, queue| !queue.is_closed());
+                    waiting = back;
+                }
+            }
+        }
+        None
+    }
+
+    fn queue(&self, voucher: VoucherId) -> mpsc::Sender<Waiting> {
+        let mut queues = self.inner.seckill.queues.lock();
+        queues
+            .entry(voucher)
+            .or_insert_with(|| {
+                let (sender, receiver) = mpsc::channel(QUEUE);
+                tokio::spawn(self.clone().serve_queue(voucher, receiver));
+                sender
+            })
+            .clone()
+    }
+
+    /// Takes whatever waits, up to a batch, into one call; an idle queue goes at once.
+    async fn serve_queue(self, voucher: VoucherId, mut queue: mpsc::Receiver<Waiting>) {
+        loop {
+            let Ok(first) = tokio::time::timeout(IDLE, queue.recv()).await else {
+                queue.close();
+                // Who came between the silence and the closing is still served.
+                while let Ok(waiting) = queue.try_recv() {
+                    self.serve(voucher, vec![waiting]).await;
+                }
+                return;
+            };
+            let Some(first) = first else { return };
+            let mut batch = vec![first];
+            while batch.len() < BATCH
+                && let Ok(waiting) = queue.try_recv()
+            {
+                batch.push(waiting);
+            }
+            self.serve(voucher, batch).await;
+        }
+    }
+
+    async fn serve(&self, voucher: VoucherId, batch: Vec<Waiting>) {
+        let (batch, late): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|w| w.since.elapsed() < PATIENCE);
+        for waiting in late {
+            let _ = waiting.reply.send(Reply::Refused);
+        }
+        if batch.is_empty() {
+            return;
+        }
+        let (buyers, replies): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|w| (w.buyer, w.reply)).unzip();
+        metrics::histogram!("lifemate_seckill_batch_buyers")
+            .record(f64::from(u32::try_from(buyers.len()).unwrap_or(u32::MAX)));
+        for (reply, to) in self
+            .reserve_for(voucher, &buyers)
+            .await
+            .into_iter()
+            .zip(replies)
+        {
+            // The buyer's task waits to its end; should it be gone, the order is in the outbox.
+            let _ = to.send(reply);
+        }
+    }
+
+    /// One call, repeated with the same ids while its outcome is unknown. What was once unknown and then refused
+    /// stays unknown: the first call may still arrive.
+    async fn reserve_for(&self, voucher: VoucherId, buyers: &[Buyer]) -> Vec<Reply> {
+        let (began, mut unknown) = (Instant::now(), false);
+        loop {
+            match self.reserve_once(voucher, buyers).await {
+                Ok(answers) => return answers.into_iter().map(|a| known(a, unknown)).collect(),
+                Err(ScriptError::NoScript) => break,
+                Err(ScriptError::Redis(e)) if !may_have_run(&e) => {
+                    if began.elapsed() > PATIENCE {
+                        break;
+                    }
+                }
+                Err(e) => {
+                    tracing::debug!(error = %e, "a reservation's outcome is unknown; asking again");
+                    unknown = true;
+                    if began.elapsed() > PATIENCE {
+                        break;
+                    }
+                }
+            }
+            tokio::time::sleep(REPEAT_PAUSE).await;
+        }
+        buyers
+            .iter()
+            .map(|_| {
+                if unknown {
+                    Reply::Unknown
+                } else {
+                    Reply::Refused
+                }
+            })
+            .collect()
+    }
+
+    /// Hands an accepted order to the bus; a send that fails is unknown, and this node applies it at once.
+    fn send(&self, item: QueuedOrderV1) {
+        let payload = item.to_bytes();
+        if let Bus::InProcess(_) = &self.inner.infra.bus {
+            // Without room, or without a writer in this process, the sweeper finds it in the outbox.
+            drop(futures_util::FutureExt::now_or_never(
+                self.inner.infra.bus.send(item.voucher_id, payload),
+            ));
+            return;
+        }
+        let orders = self.clone();
+        tokio::spawn(async move {
+            if let Err(e) = orders
+                .inner
+                .infra
+                .bus
+                .send(item.voucher_id, payload.clone())
+                .await
+            {
+                tracing::debug!(error = %e, "an order was not sent; writing it here");
+                metrics::counter!("lifemate_seckill_send_failures_total").increment(1);
+                orders.inner.unsent.put(payload);
+            }
+        });
+    }
+
+    /// The price of a voucher in a sale; it does not change once the sale is published.
+    async fn price(&self, voucher: VoucherId) -> Result<Money, Error> {
+        if let Some(price) = self.inner.seckill.prices.lock().get(&voucher) {
+            return Ok(*price);
+        }
+        let ask = cmd("HMGET")
+            .arg(self.keys(voucher).meta())
+            .arg("price")
+            .arg("currency")
+            .to_owned();
+        let price = match self
+            .inner
+            .infra
+            .redis
+            .query::<(Option<i64>, Option<String>)>(&ask)
+            .await
+        {
+            Ok((Some(minor), Some(currency))) => money(minor, &currency)?,
+            _ => {
+                let sale = self
+                    .inner
+                    .store
+                    .sale(voucher)
+                    .await?
+                    .ok_or(Error::NoSuchSale(voucher))?;
+                money(sale.price_minor, &sale.currency)?
+            }
+        };
+        self.inner.seckill.prices.lock().insert(voucher, price);
+        Ok(price)
+    }
+
+    /// Loads the buyers behind a closed gate, so that one whose answer was lost is still sent on to Redis.
+    fn load_buyers(&self, voucher: VoucherId, epoch: i64, taken: i64) {
+        let orders = self.clone();
+        tokio::spawn(async move {
+            match orders.buyers(voucher).await {
+                Ok(buyers) => orders.inner.gate.loaded(voucher, epoch, taken, buyers),
+                Err(e) => {
+                    tracing::debug!(error = %e, "the buyers of a sold-out sale could not be loaded")
+                }
+            }
+        });
+    }
+
+    async fn buyers(&self, voucher: VoucherId) -> Result<HashSet<UserId>, Error> {
+        let key = self.keys(voucher).buyers();
+        let (mut buyers, mut cursor) = (HashSet::new(), 0_u64);
+        loop {
+            let scan = cmd("HSCAN")
+                .arg(&key)
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(SCAN_COUNT)
+                .to_owned();
+            let (next, page): (u64, Vec<(String, String)>) =
+                self.inner.infra.redis.query(&scan).await?;
+            buyers.extend(
+                page.iter()
+                    .filter_map(|(field, _)| field.split(':').next()?.parse::<UserId>().ok()),
+            );
+            cursor = next;
+            if cursor == 0 {
+                return Ok(buyers);
+            }
+        }
+    }
+}
+
+fn queued(
+    voucher: VoucherId,
+    order: OrderId,
+    entry: &Buyer,
+    price: &Money,
+    taken: (i32, i64, i64),
+) -> QueuedOrderV1 {
+    let (slot, reserved_at, epoch) = taken;
+    QueuedOrderV1 {
+        v: 1,
+        order_id: order.0,
+        user_id: entry.user_id.0,
+        voucher_id: voucher.0,
+        slot,
+        price_minor: price.minor,
+        currency: price.currency.to_string(),
+        reserved_at,
+        epoch,
+        request_id: entry.request_id.clone(),
+        trace_id: entry.trace_id.clone(),
+    }
+}
+
+fn known(reserved: Reserved, was_unknown: bool) -> Reply {
+    match reserved {
+        // "Already, by the same request" is this very order, or an earlier one of it.
+        Reserved::Ok { .. } | Reserved::Already { .. } => Reply::Known(reserved),
+        _ if was_unknown => Reply::Unknown,
+        _ => Reply::Known(reserved),
+    }
+}
+
+/// Whether a call that failed like this may have been executed: an error that Redis itself answered says no.
+fn may_have_run(error: &deadpool_redis::redis::RedisError) -> bool {
+    !(matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
+        || error.is_connection_refusal())
+}
+
+fn outcome_label(answer: &Result<Answer, Error>) -> &'static str {
+    match answer {
+        Ok(Answer::Accepted(_)) => "accepted",
+        Ok(Answer::Pending(_)) => "pending",
+        Ok(Answer::AlreadyOrdered(_)) => "already_ordered",
+        Ok(Answer::SoldOut) => "sold_out",
+        Ok(Answer::NoAttemptsLeft) => "no_attempts",
+        Ok(Answer::NotStarted { .. }) => "not_started",
+        Ok(Answer::Ended) => "ended",
+        Ok(Answer::Paused) => "paused",
+        Ok(Answer::RateLimited { .. }) => "rate_limited",
+        Ok(Answer::TryLater { .. }) => "try_later",
+        Err(_) => "error",
+    }
+}

@@ -1,0 +1,159 @@
+//! What runs beside the requests. The steps are elsewhere; here is only when they run, and how they stop.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::writer::{BATCH, pause};
+use super::{Error, Orders, sweeper};
+use crate::infra::bus::Delivery;
+use crate::infra::events::PushEvent;
+use crate::vouchers::VoucherId;
+
+/// The deadline scan; orders close within a second of their deadline.
+const CLOSE_EVERY: Duration = Duration::from_millis(500);
+const GIVE_BACK_EVERY: Duration = Duration::from_millis(250);
+const GAUGE_EVERY: Duration = Duration::from_secs(1);
+const PAYMENTS_EVERY: Duration = Duration::from_millis(500);
+/// After an error a worker rests a little longer.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// Payloads that were not sent are collected for this long before they are written.
+const UNSENT_LINGER: Duration = Duration::from_millis(5);
+
+impl Orders {
+    /// What every process runs, with workers or without: hears other nodes, and writes what it failed to send.
+    /// Returns when `stop` is cancelled and the work in hand is done.
+    pub async fn run_node(&self, stop: CancellationToken) {
+        let tasks = TaskTracker::new();
+        tasks.spawn(self.clone().hear_sales(stop.clone()));
+        tasks.spawn(self.clone().write_unsent(stop.clone()));
+        let orders = self.clone();
+        let live_stop = stop.clone();
+        tasks.spawn(async move { orders.run_live(live_stop).await });
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// Writer, sweeper, closer, give-back, payments and the gauge, until `stop`; each finishes the step in hand.
+    pub async fn run_workers(&self, stop: CancellationToken) {
+        let tasks = TaskTracker::new();
+        let (orders, writer_stop) = (self.clone(), stop.clone());
+        tasks.spawn(async move { orders.run_writer(writer_stop).await });
+        tasks.spawn(
+            self.clone()
+                .repeat("gauge", GAUGE_EVERY, stop.clone(), |o| async move {
+                    let installed = o.look_after_sales().await?;
+                    o.repeat_amendments().await?;
+                    Ok(installed)
+                }),
+        );
+        let sweep_every = sweeper::period(&self.inner.infra.bus);
+        tasks.spawn(
+            self.clone()
+                .repeat("sweeper", sweep_every, stop.clone(), |o| async move {
+                    o.sweep().await
+                }),
+        );
+        tasks.spawn(
+            self.clone()
+                .repeat("closer", CLOSE_EVERY, stop.clone(), |o| async move {
+                    o.close_due().await
+                }),
+        );
+        tasks.spawn(self.clone().repeat(
+            "giveback",
+            GIVE_BACK_EVERY,
+            stop.clone(),
+            |o| async move { Ok(usize::try_from(o.give_back_due().await?).unwrap_or(0)) },
+        ));
+        tasks.spawn(self.clone().repeat(
+            "payments",
+            PAYMENTS_EVERY,
+            stop.clone(),
+            |o| async move { o.work_on_payments().await },
+        ));
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// Runs a step again and again: at once while it finds work, then each `every`, or when it is woken.
+    async fn repeat<F, R>(
+        self,
+        name: &'static str,
+        every: Duration,
+        stop: CancellationToken,
+        step: F,
+    ) where
+        F: Fn(Orders) -> R,
+        R: Future<Output = Result<usize, Error>>,
+    {
+        let mut failing = false;
+        while !stop.is_cancelled() {
+            let result = step(self.clone()).await;
+            let outcome = if result.is_ok() { "ok" } else { "error" };
+            metrics::counter!("lifemate_worker_runs_total", "worker" => name, "outcome" => outcome)
+                .increment(1);
+            match result {
+                Ok(done) => {
+                    if failing {
+                        tracing::info!(worker = name, "the worker goes on");
+                    }
+                    failing = false;
+                    if done == 0 {
+                        self.rest(name, every, &stop).await;
+                    }
+                }
+                Err(e) => {
+                    // A store that is away fails every run; said once, until it is back.
+                    if !failing {
+                        tracing::warn!(worker = name, error = %e, "a worker cannot do its work; it goes on trying");
+                    }
+                    failing = true;
+                    pause(AFTER_ERROR, &stop).await;
+                }
+            }
+        }
+    }
+
+    async fn rest(&self, name: &str, every: Duration, stop: &CancellationToken) {
+        match name {
+            "gauge" => {
+                tokio::select! { () = self.inner.recovery_wanted.notified() => {}, () = pause(every, stop) => {} }
+            }
+            "giveback" => {
+                tokio::select! { () = self.inner.giveback_due.notified() => {}, () = pause(every, stop) => {} }
+            }
+            _ => pause(every, stop).await,
+        }
+    }
+
+    async fn hear_sales(self, stop: CancellationToken) {
+        let mut events = self.inner.infra.redis.subscribe("sales");
+        loop {
+            let event = tokio::select! {
+                () = stop.cancelled() => return,
+                event = events.recv() => event,
+            };
+            if let Ok(PushEvent::Message(voucher)) = event
+                && let Ok(voucher) = voucher.parse::<VoucherId>()
+            {
+                self.inner.gate.reopen(voucher);
+            }
+        }
+    }
+
+    /// Writes the orders whose send failed; what cannot be written now is left to the sweeper.
+    async fn write_unsent(self, stop: CancellationToken) {
+        loop {
+            let batch: Vec<Delivery> = tokio::select! {
+                biased;
+                batch = self.inner.unsent.next_batch(BATCH, UNSENT_LINGER) => batch,
+                () = stop.cancelled() => return,
+            };
+            if let Err(e) = self.write(&batch).await {
+                tracing::debug!(error = %e, orders = batch.len(), "unsent orders are left to the sweeper");
+            }
+        }
+    }
+}
