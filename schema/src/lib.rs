@@ -1,0 +1,81 @@
+//! The GraphQL face of LifeMate: types, descriptions, limits. It shapes; `domain` decides.
+
+pub mod context;
+pub mod error;
+pub mod limits;
+pub mod pagination;
+pub mod scalars;
+
+mod loaders;
+mod telemetry;
+
+pub mod node;
+pub mod orders;
+pub mod shops;
+pub mod users;
+pub mod vouchers;
+
+use async_graphql::{MergedObject, MergedSubscription, SDLExportOptions, Schema, SchemaBuilder};
+use domain::Services;
+
+use limits::Limits;
+
+/// Everything that can be read.
+#[derive(MergedObject, Default)]
+pub struct Query(
+    node::NodeQuery,
+    users::UserQuery,
+    shops::ShopQuery,
+    vouchers::VoucherQuery,
+);
+
+/// Everything that can be done.
+#[derive(MergedObject, Default)]
+pub struct Mutation(
+    users::UserMutation,
+    shops::ShopMutation,
+    vouchers::VoucherMutation,
+    orders::OrderMutation,
+);
+
+/// Everything that can be watched.
+#[derive(MergedSubscription, Default)]
+pub struct Subscription(orders::OrderSubscription);
+
+/// The schema.
+pub type ApiSchema = Schema<Query, Mutation, Subscription>;
+
+/// Builds the schema over the domain.
+pub fn build(services: Services, limits: Limits) -> ApiSchema {
+    let mut builder = bare()
+        .limit_depth(limits.depth)
+        .limit_complexity(limits.complexity)
+        .limit_recursive_depth(limits.recursion)
+        .limit_directives(limits.directives)
+        .extension(telemetry::Telemetry)
+        .data(loaders::ById::new(services.clone()))
+        .data(services);
+    if limits.production {
+        builder = builder.disable_introspection().disable_suggestions();
+    }
+    builder.finish()
+}
+
+/// The contract as `schema.graphql` has it.
+pub fn sdl() -> String {
+    let options = SDLExportOptions::new()
+        .sorted_fields()
+        .sorted_arguments()
+        .sorted_enum_items()
+        .include_specified_by();
+    bare().finish().sdl_with_options(options)
+}
+
+fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
+    Schema::build(
+        Query::default(),
+        Mutation::default(),
+        Subscription::default(),
+    )
+    .register_output_type::<node::Node>()
+}

@@ -1,0 +1,113 @@
+//! Anything by its id.
+
+use async_graphql::{Context, ID, Interface, Object, Result};
+use chrono::{DateTime, Utc};
+use domain::shops::ShopId;
+use domain::users::UserId;
+use domain::vouchers::VoucherId;
+
+use crate::context::ContextExt;
+use crate::error::{api_error, bad_input, fault_error};
+use crate::loaders::by_id;
+use crate::orders::Order;
+use crate::scalars::split_id;
+use crate::shops::Shop;
+use crate::users::User;
+use crate::vouchers::Voucher;
+
+/// Most ids in one question.
+const IDS_MAX: usize = 100;
+
+/// Something with an id of its own.
+#[derive(Interface)]
+#[graphql(field(
+    name = "id",
+    ty = "ID",
+    desc = "The id: opaque, and the same for ever."
+))]
+pub enum Node {
+    /// A user.
+    User(User),
+    /// A shop.
+    Shop(Shop),
+    /// A voucher.
+    Voucher(Voucher),
+    /// An order.
+    Order(Order),
+}
+
+/// Reading anything by its id.
+#[derive(Default)]
+pub struct NodeQuery;
+
+#[Object]
+impl NodeQuery {
+    /// The thing with this id; null when there is none, or the viewer may not see it.
+    async fn node(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Its id.")] id: ID,
+    ) -> Option<Result<Node>> {
+        find(ctx, &id).await.transpose()
+    }
+
+    /// The things with these ids, at most 100, in their order; null for each that is not there or not to be seen.
+    #[graphql(complexity = "ids.len() * child_complexity + 1")]
+    async fn nodes(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Their ids.")] ids: Vec<ID>,
+    ) -> Result<Vec<Option<Node>>> {
+        if ids.len() > IDS_MAX {
+            return Err(bad_input("ids", format!("at most {IDS_MAX} ids at once")));
+        }
+        futures_util::future::try_join_all(ids.iter().map(|id| find(ctx, id))).await
+    }
+
+    /// The server's time. Windows of sales and deadlines go by it.
+    async fn server_time(&self, ctx: &Context<'_>) -> DateTime<Utc> {
+        crate::scalars::time(ctx.services().infra().clock.now_ms())
+    }
+}
+
+async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
+    if let Some(key) = ctx.services().orders.open(id) {
+        let Some(viewer) = ctx.viewer().filter(|v| v.user_id == key.buyer) else {
+            return Ok(None);
+        };
+        tracing::trace!(user.id = viewer.user_id.0, "reading an order by its id");
+        return Ok(ctx
+            .services()
+            .orders
+            .get(key)
+            .await
+            .map_err(api_error)?
+            .map(|o| Node::Order(Order(o))));
+    }
+    let Some((name, number)) = split_id(id) else {
+        return Ok(None);
+    };
+    Ok(match name.as_str() {
+        "User" => load(ctx, UserId(number))
+            .await?
+            .map(|u| Node::User(User::new(u))),
+        "Shop" => load(ctx, ShopId(number))
+            .await?
+            .map(|s| Node::Shop(Shop(s))),
+        "Voucher" => load(ctx, VoucherId(number))
+            .await?
+            .map(|v| Node::Voucher(Voucher(v))),
+        _ => None,
+    })
+}
+
+async fn load<K, V, E>(ctx: &Context<'_>, key: K) -> Result<Option<V>>
+where
+    K: Send + Sync + std::hash::Hash + Eq + Clone + 'static,
+    V: Send + Sync + Clone + 'static,
+    E: domain::infra::fault::Faulty + Send + Sync + 'static,
+    crate::loaders::ById:
+        async_graphql::dataloader::Loader<K, Value = V, Error = std::sync::Arc<E>>,
+{
+    by_id(ctx).load_one(key).await.map_err(|e| fault_error(&*e))
+}

@@ -1,0 +1,501 @@
+//! Shops in the API.
+
+use async_graphql::connection::{ConnectionNameType, EdgeNameType};
+use async_graphql::{Context, Enum, ID, InputObject, Object, OutputType, Result, SimpleObject};
+use chrono::{DateTime, Utc};
+use domain::shops::{
+    GeoPoint, NearbyQuery, ShopDetails, ShopFilter, ShopId, ShopKey, ShopSort as Sort, ShopTypeId,
+};
+use domain::vouchers::VoucherId;
+
+use crate::context::ContextExt;
+use crate::error::{api_error, fault_error, not_found};
+use crate::loaders::by_id;
+use crate::pagination::{List, Page};
+use crate::scalars::{Money, global_id, parse_id, time};
+use crate::vouchers::Voucher;
+
+/// A kind of shop.
+pub struct ShopType(pub(crate) domain::shops::ShopType);
+
+/// A kind of shop, such as a café.
+#[Object]
+impl ShopType {
+    /// The id of the type.
+    async fn id(&self) -> ID {
+        global_id("ShopType", self.0.id)
+    }
+
+    /// A stable name in lower case, for programs: "fast_food".
+    async fn code(&self) -> &str {
+        &self.0.code
+    }
+
+    /// The name to show.
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+/// A place on earth, WGS 84.
+#[derive(SimpleObject)]
+pub struct Location {
+    /// Degrees north, -85.05112878 to 85.05112878.
+    latitude: f64,
+    /// Degrees east, -180 to 180.
+    longitude: f64,
+}
+
+/// A place on earth, WGS 84.
+#[derive(InputObject)]
+pub struct GeoPointInput {
+    /// Degrees north, -85.05112878 to 85.05112878.
+    latitude: f64,
+    /// Degrees east, -180 to 180.
+    longitude: f64,
+}
+
+/// Whether a shop is in business.
+#[derive(Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "domain::shops::Status")]
+pub enum ShopStatus {
+    /// It is.
+    Open,
+    /// It has closed for good; it is in no list and no search.
+    Closed,
+}
+
+/// A shop.
+pub struct Shop(pub(crate) domain::shops::Shop);
+
+/// A shop. Anybody may see it.
+#[Object]
+impl Shop {
+    /// The id of the shop.
+    pub(crate) async fn id(&self) -> ID {
+        global_id("Shop", self.0.id)
+    }
+
+    /// Its name.
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What kind of shop it is.
+    #[graphql(name = "type")]
+    async fn shop_type(&self, ctx: &Context<'_>) -> Result<ShopType> {
+        let found = by_id(ctx)
+            .load_one(ShopTypeId(self.0.type_id))
+            .await
+            .map_err(|e| fault_error(&*e))?;
+        found.map(ShopType).ok_or_else(not_found)
+    }
+
+    /// Addresses of its pictures, in the order the shop gave them.
+    async fn images(&self) -> Vec<String> {
+        serde_json::from_str(&self.0.images).unwrap_or_default()
+    }
+
+    /// The quarter of the city; null when it is not known.
+    async fn area(&self) -> Option<&str> {
+        self.0.area.as_deref()
+    }
+
+    /// Street address; null when it is not known.
+    async fn address(&self) -> Option<&str> {
+        self.0.address.as_deref()
+    }
+
+    /// Where it is.
+    async fn location(&self) -> Location {
+        Location {
+            latitude: self.0.latitude,
+            longitude: self.0.longitude,
+        }
+    }
+
+    /// What a visit costs on average; null when it is not known.
+    async fn average_price(&self) -> Option<Money> {
+        let currency = domain::vouchers::Currency::parse(self.0.currency.as_deref()?).ok()?;
+        Some(Money(domain::vouchers::Money {
+            minor: self.0.average_price_minor?,
+            currency,
+        }))
+    }
+
+    /// Rating, 0 to 5 in tenths; null while nobody has rated it.
+    async fn score(&self) -> Option<f64> {
+        (self.0.score_tenths > 0).then(|| f64::from(self.0.score_tenths) / 10.0)
+    }
+
+    /// Vouchers sold.
+    async fn sold_count(&self) -> i32 {
+        i32::try_from(self.0.sold_count).unwrap_or(i32::MAX)
+    }
+
+    /// Reviews written.
+    async fn comment_count(&self) -> i32 {
+        i32::try_from(self.0.comment_count).unwrap_or(i32::MAX)
+    }
+
+    /// Opening hours in the shop's own words; null when they are not known.
+    async fn open_hours(&self) -> Option<&str> {
+        self.0.open_hours.as_deref()
+    }
+
+    /// Whether it is in business.
+    async fn status(&self) -> ShopStatus {
+        self.0.status.into()
+    }
+
+    /// When it was added.
+    async fn created_at(&self) -> DateTime<Utc> {
+        time(self.0.created_at)
+    }
+
+    /// The vouchers it offers, newest first; drafts are left out. `first` is 1 to 50, 20 by default.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn vouchers(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<List<Voucher>> {
+        let page: Page<VoucherId> =
+            Page::new(ctx, format!("shop-vouchers:{}", self.0.id), first, after)?;
+        let shop = ShopId(self.0.id);
+        let found = ctx
+            .services()
+            .vouchers
+            .of_shop(shop, page.after, page.load() as u64)
+            .await
+            .map_err(api_error)?;
+        Ok(page.list(
+            ctx,
+            found.into_iter().map(Voucher).collect(),
+            |v: &Voucher| VoucherId(v.0.id),
+        ))
+    }
+
+    /// Grows with each change of the shop.
+    async fn version(&self) -> String {
+        self.0.version.to_string()
+    }
+}
+
+/// Which shops to list.
+#[derive(InputObject, Default)]
+pub struct ShopFilterInput {
+    /// Only shops of this type.
+    type_id: Option<ID>,
+    /// Only shops whose name contains this, whatever the case; 1 to 100 characters.
+    name: Option<String>,
+}
+
+/// The order of a list of shops.
+#[derive(Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "domain::shops::ShopSort")]
+pub enum ShopSort {
+    /// The latest first.
+    Newest,
+    /// The best rated first.
+    Score,
+    /// The most sold first.
+    Sold,
+    /// The cheapest first; those without a price last.
+    Price,
+}
+
+/// What a search around a place adds to a shop.
+#[derive(SimpleObject)]
+pub struct NearbyFields {
+    /// Metres from the middle of the search, along the ground of a sphere.
+    distance_meters: f64,
+}
+
+/// Names of the connection of a search around a place.
+pub struct NearbyNames;
+
+impl ConnectionNameType for NearbyNames {
+    fn type_name<T: OutputType>() -> String {
+        "NearbyShopConnection".to_owned()
+    }
+}
+
+impl EdgeNameType for NearbyNames {
+    fn type_name<T: OutputType>() -> String {
+        "NearbyShopEdge".to_owned()
+    }
+}
+
+/// Reading shops.
+#[derive(Default)]
+pub struct ShopQuery;
+
+#[Object]
+impl ShopQuery {
+    /// All types of shops, in the order to show them.
+    async fn shop_types(&self, ctx: &Context<'_>) -> Result<Vec<ShopType>> {
+        let types = ctx.services().shops.types().await.map_err(api_error)?;
+        Ok(types.into_iter().map(ShopType).collect())
+    }
+
+    /// A shop; null when there is none. A malformed id is BAD_INPUT.
+    async fn shop(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The shop.")] id: ID,
+    ) -> Option<Result<Shop>> {
+        let id = match parse_id(&id, "Shop", "id") {
+            Ok(id) => ShopId(id),
+            Err(e) => return Some(Err(e)),
+        };
+        let found = ctx
+            .services()
+            .shops
+            .get(id)
+            .await
+            .map_err(api_error)
+            .transpose()?;
+        Some(found.map(Shop))
+    }
+
+    /// Shops that are in business.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn shops(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which; all by default.")] filter: Option<ShopFilterInput>,
+        #[graphql(desc = "In which order; the newest first by default.")] sort: Option<ShopSort>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before, of the same list.")] after: Option<
+            String,
+        >,
+    ) -> Result<List<Shop>> {
+        let filter = filter.unwrap_or_default();
+        let type_id = filter
+            .type_id
+            .map(|id| parse_id(&id, "ShopType", "filter.typeId"))
+            .transpose()?
+            .map(ShopTypeId);
+        if filter
+            .name
+            .as_ref()
+            .is_some_and(|n| !(1..=100).contains(&n.chars().count()))
+        {
+            return Err(crate::error::bad_input(
+                "filter.name",
+                "a part of a name has 1 to 100 characters",
+            ));
+        }
+        let sort: Sort = sort.map(Into::into).unwrap_or_default();
+        let filter = ShopFilter {
+            type_id,
+            name_contains: filter.name,
+        };
+        let page: Page<ShopKey> =
+            Page::new(ctx, format!("shops:{sort:?}:{filter:?}"), first, after)?;
+        let found = ctx
+            .services()
+            .shops
+            .list(&filter, sort, page.after, page.load() as u64)
+            .await
+            .map_err(api_error)?;
+        Ok(
+            page.list(ctx, found.into_iter().map(Shop).collect(), |s: &Shop| {
+                sort.key(&s.0)
+            }),
+        )
+    }
+
+    /// Shops in business around a place, the nearest first.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn shops_nearby(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The middle.")] center: GeoPointInput,
+        #[graphql(desc = "Metres around it, 1 to 50,000.", default = 5000)] radius_meters: i32,
+        #[graphql(desc = "Only shops of this type.")] type_id: Option<ID>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before, of the same search.")] after: Option<
+            String,
+        >,
+    ) -> Result<List<Shop, NearbyFields, NearbyNames, NearbyNames>> {
+        let type_id = type_id
+            .map(|id| parse_id(&id, "ShopType", "typeId"))
+            .transpose()?
+            .map(ShopTypeId);
+        let place = GeoPoint::new(center.latitude, center.longitude).map_err(api_error)?;
+        let radius_meters = u32::try_from(radius_meters).unwrap_or(0);
+        let kind = format!("nearby:{place:?}:{radius_meters}:{type_id:?}");
+        let page: Page<(f64, ShopId)> = Page::new(ctx, kind, first, after)?;
+        let query = NearbyQuery {
+            center: place,
+            radius_meters,
+            type_id,
+            after: page.after,
+            limit: page.load(),
+        };
+        let found = ctx
+            .services()
+            .shops
+            .nearby(query)
+            .await
+            .map_err(api_error)?;
+        Ok(page.list_with(
+            ctx,
+            found,
+            |near| (near.distance_meters, ShopId(near.shop.id)),
+            |near| {
+                (
+                    Shop(near.shop),
+                    NearbyFields {
+                        distance_meters: near.distance_meters,
+                    },
+                )
+            },
+        ))
+    }
+}
+
+/// A shop to open.
+#[derive(InputObject)]
+pub struct CreateShopInput {
+    /// Its name, 1 to 255 characters.
+    name: String,
+    /// Its type.
+    type_id: ID,
+    /// Where it is.
+    location: GeoPointInput,
+    /// Street address, at most 255 characters.
+    address: Option<String>,
+    /// Quarter of the city, at most 128 characters.
+    area: Option<String>,
+    /// Opening hours in words, at most 255 characters.
+    open_hours: Option<String>,
+}
+
+/// A shop as it is to be; what is left out becomes unknown.
+#[derive(InputObject)]
+pub struct UpdateShopInput {
+    /// The shop.
+    shop_id: ID,
+    /// Its name, 1 to 255 characters.
+    name: String,
+    /// Its type.
+    type_id: ID,
+    /// Where it is.
+    location: GeoPointInput,
+    /// Street address, at most 255 characters.
+    address: Option<String>,
+    /// Quarter of the city, at most 128 characters.
+    area: Option<String>,
+    /// Opening hours in words, at most 255 characters.
+    open_hours: Option<String>,
+}
+
+/// A shop to close.
+#[derive(InputObject)]
+pub struct CloseShopInput {
+    /// The shop.
+    shop_id: ID,
+}
+
+/// A shop that was opened.
+#[derive(SimpleObject)]
+pub struct CreateShopPayload {
+    /// The shop as it is now.
+    shop: Shop,
+}
+
+/// A shop that was changed.
+#[derive(SimpleObject)]
+pub struct UpdateShopPayload {
+    /// The shop as it is now.
+    shop: Shop,
+}
+
+/// A shop that was closed.
+#[derive(SimpleObject)]
+pub struct CloseShopPayload {
+    /// The shop as it is now.
+    shop: Shop,
+}
+
+/// Running shops.
+#[derive(Default)]
+pub struct ShopMutation;
+
+#[Object]
+impl ShopMutation {
+    /// Opens a shop that the viewer runs. Merchants and administrators.
+    async fn create_shop(
+        &self,
+        ctx: &Context<'_>,
+        input: CreateShopInput,
+    ) -> Result<CreateShopPayload> {
+        let session = ctx.require_viewer()?;
+        let details = ShopDetails {
+            name: input.name,
+            type_id: ShopTypeId(parse_id(&input.type_id, "ShopType", "input.typeId")?),
+            location: place(&input.location)?,
+            address: input.address,
+            area: input.area,
+            open_hours: input.open_hours,
+        };
+        let shop = ctx
+            .services()
+            .shops
+            .create(session, details)
+            .await
+            .map_err(api_error)?;
+        Ok(CreateShopPayload { shop: Shop(shop) })
+    }
+
+    /// Changes a shop, also its place and its type. Its merchant, and administrators.
+    async fn update_shop(
+        &self,
+        ctx: &Context<'_>,
+        input: UpdateShopInput,
+    ) -> Result<UpdateShopPayload> {
+        let session = ctx.require_viewer()?;
+        let shop = ShopId(parse_id(&input.shop_id, "Shop", "input.shopId")?);
+        let details = ShopDetails {
+            name: input.name,
+            type_id: ShopTypeId(parse_id(&input.type_id, "ShopType", "input.typeId")?),
+            location: place(&input.location)?,
+            address: input.address,
+            area: input.area,
+            open_hours: input.open_hours,
+        };
+        let shop = ctx
+            .services()
+            .shops
+            .update(session, shop, details)
+            .await
+            .map_err(api_error)?;
+        Ok(UpdateShopPayload { shop: Shop(shop) })
+    }
+
+    /// Closes a shop for good: it leaves all lists and searches. Its merchant, and administrators.
+    async fn close_shop(
+        &self,
+        ctx: &Context<'_>,
+        input: CloseShopInput,
+    ) -> Result<CloseShopPayload> {
+        let session = ctx.require_viewer()?;
+        let shop = ShopId(parse_id(&input.shop_id, "Shop", "input.shopId")?);
+        let shop = ctx
+            .services()
+            .shops
+            .close(session, shop)
+            .await
+            .map_err(api_error)?;
+        Ok(CloseShopPayload { shop: Shop(shop) })
+    }
+}
+
+fn place(input: &GeoPointInput) -> Result<GeoPoint> {
+    GeoPoint::new(input.latitude, input.longitude)
+        .map_err(|e| crate::error::bad_input("input.location", e.to_string()))
+}

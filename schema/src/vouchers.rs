@@ -1,0 +1,509 @@
+//! Vouchers and their flash sales in the API, as everybody sees them and as merchants make them.
+
+use async_graphql::{ComplexObject, Context, Enum, ID, InputObject, Object, Result, SimpleObject};
+use chrono::{DateTime, Utc};
+use domain::orders::SaleView;
+use domain::shops::ShopId;
+use domain::vouchers::{FlashSaleFilter, NewSale, NewVoucher, VoucherId};
+
+use crate::context::ContextExt;
+use crate::error::{api_error, bad_input, fault_error, not_found};
+use crate::loaders::{SaleOf, by_id};
+use crate::orders::Order;
+use crate::pagination::{List, Page};
+use crate::scalars::{CurrencyCode, Decimal, Money, global_id, parse_id, time};
+use crate::shops::Shop;
+
+/// How a voucher is sold.
+#[derive(Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "domain::vouchers::Kind")]
+pub enum VoucherKind {
+    /// At any time.
+    Ordinary,
+    /// In a flash sale.
+    Seckill,
+}
+
+/// Where a flash sale stands.
+#[derive(Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(remote = "domain::vouchers::SaleState")]
+pub enum FlashSaleState {
+    /// Not published; only its merchant knows of it.
+    Draft,
+    /// Published; it has not begun.
+    Announced,
+    /// It sells.
+    Running,
+    /// It would sell, but is paused.
+    Paused,
+    /// It is over; orders go on.
+    Ended,
+    /// It is over and its books are closed.
+    Settled,
+}
+
+/// A flash sale.
+pub struct FlashSale {
+    voucher: VoucherId,
+    sale: domain::vouchers::Sale,
+    /// Known already when it comes from a subscription.
+    seen: Option<(u64, domain::vouchers::SaleState)>,
+}
+
+impl FlashSale {
+    fn new(sale: domain::vouchers::Sale) -> Self {
+        Self {
+            voucher: VoucherId(sale.voucher_id),
+            sale,
+            seen: None,
+        }
+    }
+
+    /// As a subscription saw it.
+    pub fn seen(view: SaleView) -> Self {
+        let seen = Some((view.stock, view.state));
+        Self {
+            voucher: VoucherId(view.sale.voucher_id),
+            sale: view.sale,
+            seen,
+        }
+    }
+
+    async fn look(&self, ctx: &Context<'_>) -> Result<(u64, domain::vouchers::SaleState)> {
+        if let Some(seen) = self.seen {
+            return Ok(seen);
+        }
+        let view = ctx
+            .services()
+            .orders
+            .stock(self.voucher)
+            .await
+            .map_err(api_error)?;
+        Ok((view.stock, view.state))
+    }
+}
+
+/// The flash sale of a voucher.
+#[Object]
+impl FlashSale {
+    /// Units for sale.
+    async fn total(&self) -> i32 {
+        i32::try_from(self.sale.total).unwrap_or(i32::MAX)
+    }
+
+    /// Units left; up to a second old. `voucherStock` tells it live.
+    async fn stock(&self, ctx: &Context<'_>) -> Result<i32> {
+        Ok(i32::try_from(self.look(ctx).await?.0).unwrap_or(i32::MAX))
+    }
+
+    /// When it begins: a click at this very moment counts.
+    async fn starts_at(&self) -> DateTime<Utc> {
+        time(self.sale.begin_ms)
+    }
+
+    /// When it ends: a click at this very moment is too late.
+    async fn ends_at(&self) -> DateTime<Utc> {
+        time(self.sale.end_ms)
+    }
+
+    /// Units that one user may hold.
+    async fn per_user_limit(&self) -> i32 {
+        self.sale.per_user_limit
+    }
+
+    /// Orders that one user may place, those that were closed included.
+    async fn max_attempts(&self) -> i32 {
+        self.sale.max_attempts
+    }
+
+    /// Where it stands.
+    async fn state(&self, ctx: &Context<'_>) -> Result<FlashSaleState> {
+        Ok(self.look(ctx).await?.1.into())
+    }
+
+    /// What is sold; null when the voucher was retired meanwhile.
+    async fn voucher(&self, ctx: &Context<'_>) -> Option<Result<Voucher>> {
+        let found = by_id(ctx)
+            .load_one(self.voucher)
+            .await
+            .map_err(|e| fault_error(&*e))
+            .transpose()?;
+        Some(found.map(Voucher))
+    }
+}
+
+/// A voucher of a shop.
+pub struct Voucher(pub(crate) domain::vouchers::Voucher);
+
+/// A voucher of a shop. Anybody may see it.
+#[Object]
+impl Voucher {
+    /// The id of the voucher.
+    pub(crate) async fn id(&self) -> ID {
+        global_id("Voucher", self.0.id)
+    }
+
+    /// The shop that takes it.
+    async fn shop(&self, ctx: &Context<'_>) -> Result<Shop> {
+        let found = by_id(ctx)
+            .load_one(ShopId(self.0.shop_id))
+            .await
+            .map_err(|e| fault_error(&*e))?;
+        found.map(Shop).ok_or_else(not_found)
+    }
+
+    /// Its title.
+    async fn title(&self) -> &str {
+        &self.0.title
+    }
+
+    /// Its second line; null when it has none.
+    async fn sub_title(&self) -> Option<&str> {
+        self.0.sub_title.as_deref()
+    }
+
+    /// Its terms of use; null when it has none.
+    async fn rules(&self) -> Option<&str> {
+        self.0.rules.as_deref()
+    }
+
+    /// What the buyer pays.
+    async fn pay_price(&self) -> Result<Money> {
+        self.money(self.0.price_minor)
+    }
+
+    /// What it is worth in the shop.
+    async fn value(&self) -> Result<Money> {
+        self.money(self.0.value_minor)
+    }
+
+    /// How it is sold.
+    async fn kind(&self) -> VoucherKind {
+        self.0.kind.into()
+    }
+
+    /// Its flash sale; null unless its kind is SECKILL.
+    async fn sale(&self, ctx: &Context<'_>) -> Option<Result<FlashSale>> {
+        let sale = by_id(ctx)
+            .load_one(SaleOf(VoucherId(self.0.id)))
+            .await
+            .map_err(|e| fault_error(&*e))
+            .transpose()?;
+        Some(sale.map(FlashSale::new))
+    }
+
+    /// The viewer's latest order of it, one that holds a unit before a closed one; null when there is none, and for
+    /// nobody who is signed out.
+    async fn viewer_order(&self, ctx: &Context<'_>) -> Option<Result<Order>> {
+        let viewer = ctx.viewer()?;
+        let orders = &ctx.services().orders;
+        let found = orders
+            .of_viewer_for(viewer.user_id, VoucherId(self.0.id))
+            .await
+            .map_err(api_error)
+            .transpose()?;
+        Some(found.map(Order))
+    }
+
+    /// When it was made.
+    async fn created_at(&self) -> DateTime<Utc> {
+        time(self.0.created_at)
+    }
+
+    /// Grows with each change of the voucher.
+    async fn version(&self) -> String {
+        self.0.version.to_string()
+    }
+}
+
+impl Voucher {
+    fn money(&self, minor: i64) -> Result<Money> {
+        let currency = domain::vouchers::Currency::parse(&self.0.currency).map_err(api_error)?;
+        Ok(Money(domain::vouchers::Money { minor, currency }))
+    }
+}
+
+/// Reading vouchers and flash sales.
+#[derive(Default)]
+pub struct VoucherQuery;
+
+#[Object]
+impl VoucherQuery {
+    /// A voucher; null when there is none. A malformed id is BAD_INPUT.
+    async fn voucher(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The voucher.")] id: ID,
+    ) -> Option<Result<Voucher>> {
+        let id = match parse_id(&id, "Voucher", "id") {
+            Ok(id) => VoucherId(id),
+            Err(e) => return Some(Err(e)),
+        };
+        let found = ctx
+            .services()
+            .vouchers
+            .get(id)
+            .await
+            .map_err(api_error)
+            .transpose()?;
+        Some(found.map(Voucher))
+    }
+
+    /// Vouchers in flash sales, by when their sale begins, the earliest first. Drafts only when asked for.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn flash_sales(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only sales that stand there; all that are published by default.")] state: Option<FlashSaleState>,
+        #[graphql(desc = "Only sales of this shop.")] shop_id: Option<ID>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before, of the same list.")] after: Option<
+            String,
+        >,
+    ) -> Result<List<Voucher>> {
+        let shop_id = shop_id
+            .map(|id| parse_id(&id, "Shop", "shopId"))
+            .transpose()?
+            .map(ShopId);
+        let filter = FlashSaleFilter {
+            state: state.map(Into::into),
+            shop_id,
+        };
+        if filter.state == Some(domain::vouchers::SaleState::Draft) {
+            ctx.require_role(&[domain::users::Role::Merchant, domain::users::Role::Admin])?;
+        }
+        let page: Page<(i64, VoucherId)> =
+            Page::new(ctx, format!("flash-sales:{filter:?}"), first, after)?;
+        let vouchers = &ctx.services().vouchers;
+        let sales = vouchers
+            .flash_sales(filter, page.after, page.load() as u64)
+            .await
+            .map_err(api_error)?;
+        let ids: Vec<VoucherId> = sales.iter().map(|s| VoucherId(s.voucher_id)).collect();
+        let mut found = by_id(ctx)
+            .load_many(ids)
+            .await
+            .map_err(|e| fault_error(&*e))?;
+        let items = sales
+            .into_iter()
+            .filter_map(|s| Some((found.remove(&VoucherId(s.voucher_id))?, s.begin_ms)))
+            .collect();
+        Ok(page.list_with(
+            ctx,
+            items,
+            |(voucher, begin_ms): &(domain::vouchers::Voucher, i64)| {
+                (*begin_ms, VoucherId(voucher.id))
+            },
+            |(voucher, _)| (Voucher(voucher), async_graphql::connection::EmptyFields),
+        ))
+    }
+}
+
+/// A flash sale to make.
+#[derive(InputObject)]
+pub struct FlashSaleInput {
+    /// When it begins.
+    starts_at: DateTime<Utc>,
+    /// When it ends; in the future, and after it begins.
+    ends_at: DateTime<Utc>,
+    /// Units, 1 to 1,000,000.
+    total: i32,
+    /// Units that one user may hold, 1 to 10.
+    #[graphql(default = 1)]
+    per_user_limit: i32,
+    /// Orders that one user may place, closed ones included, from the limit to 100; by default 3, or the limit if that
+    /// is more.
+    max_attempts: Option<i32>,
+}
+
+/// A voucher to make.
+#[derive(InputObject)]
+pub struct CreateVoucherInput {
+    /// The shop that takes it; the viewer runs it.
+    shop_id: ID,
+    /// How it is sold.
+    kind: VoucherKind,
+    /// Its title, 1 to 128 characters.
+    title: String,
+    /// Its second line, at most 255 characters.
+    sub_title: Option<String>,
+    /// Its terms of use, at most 2,000 characters.
+    rules: Option<String>,
+    /// What the buyer pays, in the major unit: "12.50".
+    pay_price: Decimal,
+    /// What it is worth in the shop, at least the price.
+    value: Decimal,
+    /// The currency of both.
+    currency_code: CurrencyCode,
+    /// Its flash sale; there if and only if the kind is SECKILL.
+    sale: Option<FlashSaleInput>,
+}
+
+/// A voucher that was made.
+#[derive(SimpleObject)]
+pub struct CreateVoucherPayload {
+    /// The voucher as it is now.
+    voucher: Voucher,
+}
+
+/// Input and payload of a mutation that changes a flash sale.
+macro_rules! sale_change {
+    ($input:ident, $input_doc:literal, $payload:ident, $payload_doc:literal) => {
+        #[doc = $input_doc]
+        #[derive(InputObject)]
+        pub struct $input {
+            /// The voucher; the viewer runs its shop.
+            voucher_id: ID,
+        }
+
+        impl $input {
+            fn voucher(&self) -> Result<VoucherId> {
+                parse_id(&self.voucher_id, "Voucher", "input.voucherId").map(VoucherId)
+            }
+        }
+
+        #[doc = $payload_doc]
+        #[derive(SimpleObject)]
+        #[graphql(complex)]
+        pub struct $payload {
+            /// The sale as it is now.
+            sale: FlashSale,
+        }
+
+        #[ComplexObject]
+        impl $payload {
+            /// The voucher it sells.
+            async fn voucher(&self, ctx: &Context<'_>) -> Result<Voucher> {
+                let found = ctx
+                    .services()
+                    .vouchers
+                    .get(self.sale.voucher)
+                    .await
+                    .map_err(api_error)?;
+                found.map(Voucher).ok_or_else(not_found)
+            }
+        }
+
+        impl $payload {
+            fn of(changed: Result<domain::vouchers::Sale, domain::orders::Error>) -> Result<Self> {
+                changed
+                    .map(|sale| Self {
+                        sale: FlashSale::new(sale),
+                    })
+                    .map_err(api_error)
+            }
+        }
+    };
+}
+
+sale_change!(
+    PublishVoucherInput,
+    "A drafted sale to publish.",
+    PublishVoucherPayload,
+    "A sale that was published."
+);
+sale_change!(
+    PauseVoucherInput,
+    "A sale to pause.",
+    PauseVoucherPayload,
+    "A sale that was paused."
+);
+sale_change!(
+    ResumeVoucherInput,
+    "A sale to resume.",
+    ResumeVoucherPayload,
+    "A sale that was resumed."
+);
+sale_change!(
+    EndVoucherInput,
+    "A sale to end.",
+    EndVoucherPayload,
+    "A sale that was ended."
+);
+
+/// Making vouchers and running their sales.
+#[derive(Default)]
+pub struct VoucherMutation;
+
+#[Object]
+impl VoucherMutation {
+    /// Makes a voucher; a flash sale starts as a draft. The shop's merchant, and administrators.
+    async fn create_voucher(
+        &self,
+        ctx: &Context<'_>,
+        input: CreateVoucherInput,
+    ) -> Result<CreateVoucherPayload> {
+        let session = ctx.require_viewer()?;
+        let currency = input.currency_code.0;
+        let amount = |text: &str, argument| {
+            domain::vouchers::Money::parse(text, currency)
+                .map_err(|e| bad_input(argument, e.to_string()))
+        };
+        let new = NewVoucher {
+            shop_id: ShopId(parse_id(&input.shop_id, "Shop", "input.shopId")?),
+            kind: input.kind.into(),
+            title: input.title,
+            sub_title: input.sub_title,
+            rules: input.rules,
+            price: amount(&input.pay_price.0, "input.payPrice")?,
+            value: amount(&input.value.0, "input.value")?,
+            sale: input.sale.map(|sale| NewSale {
+                begin_ms: sale.starts_at.timestamp_millis(),
+                end_ms: sale.ends_at.timestamp_millis(),
+                total: i64::from(sale.total),
+                per_user_limit: sale.per_user_limit,
+                max_attempts: sale.max_attempts,
+            }),
+        };
+        let voucher = ctx
+            .services()
+            .vouchers
+            .create(session, new)
+            .await
+            .map_err(api_error)?;
+        Ok(CreateVoucherPayload {
+            voucher: Voucher(voucher),
+        })
+    }
+
+    /// Publishes a drafted sale: from now on it is announced, and sells when it begins. The shop's merchant, and
+    /// administrators. TRY_LATER when the sale cannot be prepared now.
+    async fn publish_voucher(
+        &self,
+        ctx: &Context<'_>,
+        input: PublishVoucherInput,
+    ) -> Result<PublishVoucherPayload> {
+        let (session, voucher) = (ctx.require_viewer()?, input.voucher()?);
+        PublishVoucherPayload::of(ctx.services().orders.publish(session, voucher).await)
+    }
+
+    /// Stops a sale until it is resumed; orders that exist go on. The shop's merchant, and administrators.
+    async fn pause_voucher(
+        &self,
+        ctx: &Context<'_>,
+        input: PauseVoucherInput,
+    ) -> Result<PauseVoucherPayload> {
+        let (session, voucher) = (ctx.require_viewer()?, input.voucher()?);
+        PauseVoucherPayload::of(ctx.services().orders.pause(session, voucher).await)
+    }
+
+    /// Lets a paused sale sell again. The shop's merchant, and administrators.
+    async fn resume_voucher(
+        &self,
+        ctx: &Context<'_>,
+        input: ResumeVoucherInput,
+    ) -> Result<ResumeVoucherPayload> {
+        let (session, voucher) = (ctx.require_viewer()?, input.voucher()?);
+        ResumeVoucherPayload::of(ctx.services().orders.resume(session, voucher).await)
+    }
+
+    /// Ends a sale now; orders that exist go on. The shop's merchant, and administrators.
+    async fn end_voucher(
+        &self,
+        ctx: &Context<'_>,
+        input: EndVoucherInput,
+    ) -> Result<EndVoucherPayload> {
+        let (session, voucher) = (ctx.require_viewer()?, input.voucher()?);
+        EndVoucherPayload::of(ctx.services().orders.end(session, voucher).await)
+    }
+}
