@@ -1,0 +1,63 @@
+//! `serve`: the API until a signal, with the workers inside unless told otherwise.
+
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::seed;
+use crate::config::Config;
+use crate::server::{Server, Work};
+
+/// What `serve` can be told.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Only the API: `lifemate work` runs elsewhere
+    #[arg(long)]
+    no_workers: bool,
+}
+
+pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
+    let work = if args.no_workers { Work::Elsewhere } else { Work::Inside };
+    let (embedded, production) = (config.database_url.is_none(), config.is_production());
+    let server = Server::start_with(config, work).await?;
+    if embedded && !production {
+        seed::seed_if_empty(server.services()).await.context("fill the empty database with demo data")?;
+    }
+    if !production {
+        announce(server.url());
+    }
+    signals.wait().await;
+    // A second signal is a person who does not want to wait.
+    tokio::select! {
+        () = server.stop() => Ok(()),
+        () = signals.wait() => anyhow::bail!("stopped before everything in hand was finished"),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "what the person who started it wants to know first")]
+fn announce(url: &str) {
+    println!("GraphiQL is at {url}/");
+}
+
+/// The signals that ask a process to stop.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on they no longer kill the process.
+    pub(super) fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("listen to signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// The next of them.
+    pub(super) async fn wait(&mut self) {
+        let name = tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "asked to stop");
+    }
+}

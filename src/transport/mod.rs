@@ -1,0 +1,113 @@
+//! The product on the wire: GraphQL over HTTP and WebSocket, callbacks, health, GraphiQL. Thin: what an operation
+//! means is `schema`.
+
+mod caller;
+mod envelope;
+mod graphiql;
+mod health;
+mod http;
+mod observe;
+mod operation;
+mod origin;
+mod precheck;
+mod sandbox;
+mod socket;
+mod trouble;
+mod webhooks;
+mod websocket;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::{get, post};
+use domain::Services;
+use metrics_exporter_prometheus::PrometheusHandle;
+use schema::ApiSchema;
+use schema::limits::Limits;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, Network};
+use origin::Origins;
+use websocket::Sockets;
+
+pub(crate) use observe::describe as describe_metrics;
+
+/// Everything that handlers share.
+pub(crate) struct App {
+    schema: ApiSchema,
+    services: Services,
+    public_url: String,
+    production: bool,
+    origins: Origins,
+    trusted_proxies: Vec<Network>,
+    metrics: PrometheusHandle,
+    sockets: Sockets,
+    /// Operations in hand, whether somebody still waits for them or not, and sockets.
+    tasks: TaskTracker,
+    /// Cancelled: sockets close.
+    closing: CancellationToken,
+}
+
+impl App {
+    /// What handlers share, for a server that listens on `addr`.
+    pub(crate) fn new(config: &Config, services: Services, addr: SocketAddr, metrics: PrometheusHandle) -> Self {
+        let public_url = config.public_url(addr);
+        Self {
+            schema: schema::build(services.clone(), Limits { production: config.is_production(), ..Limits::default() }),
+            services,
+            production: config.is_production(),
+            origins: Origins::new(&public_url, &config.allowed_origins),
+            public_url,
+            trusted_proxies: config.trusted_proxies.clone(),
+            metrics,
+            sockets: Sockets::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// How people reach this server, no slash at the end.
+    pub(crate) fn public_url(&self) -> &str {
+        &self.public_url
+    }
+
+    /// Tells every socket that the server goes.
+    pub(crate) fn close_sockets(&self) {
+        self.closing.cancel();
+    }
+
+    /// Waits for operations in hand and for sockets, but no longer than this.
+    pub(crate) async fn drain(&self, patience: Duration) {
+        self.tasks.close();
+        if tokio::time::timeout(patience, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.len(), "stopping with operations in hand");
+        }
+    }
+}
+
+/// Every path of the server.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let graphql = get(http::get).post(http::post).layer(app.origins.cors());
+    let mut router = Router::new()
+        .route("/graphql", graphql)
+        .route("/webhooks/payments/{provider}", post(webhooks::payment))
+        .route("/metrics", get(health::metrics))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready));
+    if !app.production {
+        router = router
+            .route("/", get(graphiql::page))
+            .route("/graphiql/{file}", get(graphiql::file))
+            .route("/sandbox/payments/{token}", get(sandbox::page).post(sandbox::act));
+    }
+    router
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), observe::observe))
+        // Each handler has a limit of its own, and its own answer to what is beyond it.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(app)
+}
