@@ -1,0 +1,11 @@
+//! Everything that is proved through the API, on real stores; and the rules of the house.
+//! `make test` brings the stores; `scripts/services start` brings them for a single run.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic, in its support too")]
+
+mod drill;
+mod house;
+mod live;
+mod reconcile;
+mod spine;
+mod support;

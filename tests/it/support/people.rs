@@ -1,0 +1,38 @@
+//! Accounts with sessions: many at once through the stores, or one by one as a person logs in.
+
+use domain::Services;
+use serde_json::json;
+
+use super::client::{Answer, Client};
+
+/// Somebody with an account and a session.
+#[derive(Clone, Debug)]
+pub(crate) struct TestUser {
+    pub(crate) id: i64,
+    /// E.164.
+    pub(crate) phone: String,
+    pub(crate) token: String,
+}
+
+/// A phone number that no other test uses, E.164.
+pub(crate) fn random_phone() -> String {
+    format!("+86139{:08}", rand::random::<u32>() % 100_000_000)
+}
+
+/// Registers people in bulk, each with a session.
+pub(crate) async fn mint_users(services: &Services, count: u32) -> Vec<TestUser> {
+    let minted = services.users.mint_sessions(count).await.unwrap();
+    minted.into_iter().map(|session| TestUser { id: session.user_id.0, phone: session.phone, token: session.token }).collect()
+}
+
+/// Asks for a login code.
+pub(crate) async fn request_login_code(client: &Client, phone: &str) -> Answer {
+    let query = "mutation($phone: String!) { requestLoginCode(input: { phone: $phone }) { __typename } }";
+    client.gql(query, json!({ "phone": phone })).await
+}
+
+/// Trades a code for a session; the answer may be a refusal.
+pub(crate) async fn try_log_in(client: &Client, phone: &str, code: &str) -> Answer {
+    let query = "mutation($phone: String!, $code: String!) { login(input: { phone: $phone, code: $code }) { token } }";
+    client.gql(query, json!({ "phone": phone, "code": code })).await
+}
