@@ -301,7 +301,7 @@ async fn write(txn: &DatabaseTransaction, writes: Writes, now: i64) -> Result<()
         giveback::Entity::update_many()
             .col_expr(
                 giveback::Column::Status,
-                sea_orm::ActiveEnum::as_enum(&GivebackStatus::Pending),
+                Expr::value(GivebackStatus::Pending),
             )
             .col_expr(
                 giveback::Column::Round,

@@ -8,7 +8,7 @@ use entity::stock_entry::StockReason;
 use entity::{giveback, order, sale, stock_entry};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{
-    ActiveEnum, ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
     QueryFilter, QueryOrder, QuerySelect,
 };
 
@@ -152,11 +152,11 @@ async fn close_unpaid(
     order::Entity::update_many()
         .col_expr(
             order::Column::Status,
-            ActiveEnum::as_enum(&OrderStatus::Closed),
+            Expr::value(OrderStatus::Closed),
         )
         .col_expr(order::Column::Active, Expr::value(None::<i16>))
         .col_expr(order::Column::ClosedAt, Expr::value(now))
-        .col_expr(order::Column::CloseReason, ActiveEnum::as_enum(&reason))
+        .col_expr(order::Column::CloseReason, Expr::value(reason))
         .col_expr(
             order::Column::Version,
             Expr::col(order::Column::Version).add(1),
@@ -253,7 +253,7 @@ async fn mark_done(
     let done = giveback::Entity::update_many()
         .col_expr(
             giveback::Column::Status,
-            ActiveEnum::as_enum(&GivebackStatus::Done),
+            Expr::value(GivebackStatus::Done),
         )
         .col_expr(giveback::Column::DoneAt, Expr::value(now))
         .filter(giveback::Column::OrderId.is_in(orders.iter().copied()))

@@ -9,7 +9,7 @@ use entity::refund::{RefundReason, RefundStatus};
 use entity::{order, order_reject, payment, payment_intent, refund};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{
-    ActiveEnum, ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
     IntoActiveModel, QueryFilter, QueryOrder,
 };
 
@@ -91,7 +91,7 @@ impl SqlStore {
                     let done = refund::Entity::update_many()
                         .col_expr(
                             refund::Column::Status,
-                            ActiveEnum::as_enum(&RefundStatus::Done),
+                            Expr::value(RefundStatus::Done),
                         )
                         .col_expr(refund::Column::DoneAt, Expr::value(now))
                         .filter(refund::Column::Id.eq(refund.id))
@@ -188,7 +188,7 @@ async fn fit(
     let paid = order::Entity::update_many()
         .col_expr(
             order::Column::Status,
-            ActiveEnum::as_enum(&OrderStatus::Paid),
+            Expr::value(OrderStatus::Paid),
         )
         .col_expr(order::Column::PaidAt, Expr::value(now))
         .col_expr(
@@ -232,7 +232,7 @@ async fn decide(
         Recorded::Orphan | Recorded::Repeated => (PaymentOutcome::Orphan, None),
     };
     payment::Entity::update_many()
-        .col_expr(payment::Column::Outcome, ActiveEnum::as_enum(&outcome))
+        .col_expr(payment::Column::Outcome, Expr::value(outcome))
         .col_expr(payment::Column::DecidedAt, Expr::value(decided))
         .filter(payment::Column::Id.eq(money.id))
         .exec(txn)
@@ -240,7 +240,7 @@ async fn decide(
     payment_intent::Entity::update_many()
         .col_expr(
             payment_intent::Column::Status,
-            ActiveEnum::as_enum(&payment_intent::IntentStatus::Done),
+            Expr::value(payment_intent::IntentStatus::Done),
         )
         .filter(payment_intent::Column::OrderId.eq(money.order_id))
         .filter(Expr::value(outcome != PaymentOutcome::Orphan))

@@ -7,7 +7,7 @@ use entity::stock_entry::StockReason;
 use entity::{order, sale, stock_entry};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ActiveEnum, ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
     QueryFilter, QueryOrder,
 };
 
@@ -52,7 +52,7 @@ impl SqlStore {
                     sale::Entity::update_many()
                         .col_expr(sale::Column::Epoch, Expr::value(sale.epoch))
                         .col_expr(sale::Column::Announced, Expr::value(sale.epoch))
-                        .col_expr(sale::Column::Stage, ActiveEnum::as_enum(&SaleStage::Opened))
+                        .col_expr(sale::Column::Stage, Expr::value(SaleStage::Opened))
                         .filter(sale::Column::VoucherId.eq(voucher.0))
                         .exec(txn)
                         .await?;
