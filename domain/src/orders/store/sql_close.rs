@@ -8,8 +8,8 @@ use entity::stock_entry::StockReason;
 use entity::{giveback, order, sale, stock_entry};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
-    QueryFilter, QueryOrder, QuerySelect,
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter,
+    QueryOrder, QuerySelect,
 };
 
 use super::sql::{CHUNK, SqlStore};
@@ -150,10 +150,7 @@ async fn close_unpaid(
         return Ok(rows);
     }
     order::Entity::update_many()
-        .col_expr(
-            order::Column::Status,
-            Expr::value(OrderStatus::Closed),
-        )
+        .col_expr(order::Column::Status, Expr::value(OrderStatus::Closed))
         .col_expr(order::Column::Active, Expr::value(None::<i16>))
         .col_expr(order::Column::ClosedAt, Expr::value(now))
         .col_expr(order::Column::CloseReason, Expr::value(reason))
@@ -251,10 +248,7 @@ async fn mark_done(
     now: i64,
 ) -> Result<u64, DbErr> {
     let done = giveback::Entity::update_many()
-        .col_expr(
-            giveback::Column::Status,
-            Expr::value(GivebackStatus::Done),
-        )
+        .col_expr(giveback::Column::Status, Expr::value(GivebackStatus::Done))
         .col_expr(giveback::Column::DoneAt, Expr::value(now))
         .filter(giveback::Column::OrderId.is_in(orders.iter().copied()))
         .filter(giveback::Column::Round.eq(round))

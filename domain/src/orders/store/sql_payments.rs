@@ -9,8 +9,8 @@ use entity::refund::{RefundReason, RefundStatus};
 use entity::{order, order_reject, payment, payment_intent, refund};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
-    IntoActiveModel, QueryFilter, QueryOrder,
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel,
+    QueryFilter, QueryOrder,
 };
 
 use super::sql::{CHUNK, SqlStore};
@@ -89,10 +89,7 @@ impl SqlStore {
                 let now = clock.now_ms();
                 Box::pin(async move {
                     let done = refund::Entity::update_many()
-                        .col_expr(
-                            refund::Column::Status,
-                            Expr::value(RefundStatus::Done),
-                        )
+                        .col_expr(refund::Column::Status, Expr::value(RefundStatus::Done))
                         .col_expr(refund::Column::DoneAt, Expr::value(now))
                         .filter(refund::Column::Id.eq(refund.id))
                         .filter(refund::Column::Status.eq(RefundStatus::Pending))
@@ -186,10 +183,7 @@ async fn fit(
         return Ok(Recorded::ToRefund(RefundReason::WrongAmount));
     }
     let paid = order::Entity::update_many()
-        .col_expr(
-            order::Column::Status,
-            Expr::value(OrderStatus::Paid),
-        )
+        .col_expr(order::Column::Status, Expr::value(OrderStatus::Paid))
         .col_expr(order::Column::PaidAt, Expr::value(now))
         .col_expr(
             order::Column::Version,

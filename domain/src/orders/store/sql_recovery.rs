@@ -7,8 +7,7 @@ use entity::stock_entry::StockReason;
 use entity::{order, sale, stock_entry};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait,
-    QueryFilter, QueryOrder,
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QueryOrder,
 };
 
 use super::sql::SqlStore;
