@@ -8,4 +8,5 @@ mod house;
 mod live;
 mod reconcile;
 mod spine;
+mod stores;
 mod support;
