@@ -163,6 +163,8 @@ impl Services {
         let tasks = TaskTracker::new();
         let (orders, orders_stop) = (self.orders.clone(), stop.clone());
         tasks.spawn(async move { orders.run_node(orders_stop).await });
+        let (redis, redis_stop) = (self.infra.redis.clone(), stop.clone());
+        tasks.spawn(async move { redis.keep_alive(redis_stop).await });
         tasks.spawn(follow_clock(self.infra.clone(), stop.clone()));
         tasks.spawn(renew_ids(self.infra.clone(), stop.clone()));
         if let Bus::Kafka(bus) = self.infra.bus.clone() {

@@ -149,7 +149,9 @@ const checks = {
     const orderId = await takeVoucher(merchant, buyer);
     await page.locator('button.graphiql-tab-add').click();
     await page.getByRole('button', { name: 'Headers', exact: true }).first().click();
-    await write(page, '.graphiql-query-editor .CodeMirror', `subscription { orderStatus(orderId: "${orderId}") { id status } }`);
+    await write(page, '.graphiql-query-editor .CodeMirror', `subscription Watch { orderStatus(orderId: "${orderId}") { id status } }`);
+    // The page has read the text once the tab bears the operation's name.
+    await until('the new tab named', async () => (await page.locator('.graphiql-tab-active').innerText()).trim() === 'Watch');
     await write(page, '.graphiql-editor-tool .graphiql-editor:not(.hidden) .CodeMirror', JSON.stringify({ Authorization: `Bearer ${buyer}` }));
     await run(page);
     await until('the order unpaid', async () => (await shown(page)).includes('"UNPAID"'));

@@ -3,10 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic, in its support too")]
 
+mod config;
 mod drill;
+mod embedded;
+mod faults;
 mod house;
 mod live;
+mod processes;
 mod reconcile;
 mod spine;
 mod stores;
 mod support;
+mod transport;

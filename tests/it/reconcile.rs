@@ -16,7 +16,11 @@ const SOON: Duration = Duration::from_secs(10);
 /// The invariants that fail, for example `["I1", "I6"]`.
 async fn failed(app: &TestApp) -> Vec<&'static str> {
     let checks = app.services().orders.verify().await.unwrap();
-    checks.into_iter().filter(|check| check.is_failed()).map(|check| check.name).collect()
+    checks
+        .into_iter()
+        .filter(|check| check.is_failed())
+        .map(|check| check.name)
+        .collect()
 }
 
 /// Sells to three buyers, of whom one cancels and one pays.
@@ -55,7 +59,11 @@ async fn breaks(store: Store) {
         execute(break_it.clone()).await;
         assert_eq!(failed(&app).await, names, "{break_it}");
         execute(mend).await;
-        assert_eq!(failed(&app).await, Vec::<&str>::new(), "{break_it}, and back");
+        assert_eq!(
+            failed(&app).await,
+            Vec::<&str>::new(),
+            "{break_it}, and back"
+        );
     };
     broken(
         &["I1"],
@@ -83,18 +91,44 @@ async fn breaks(store: Store) {
     .await;
 
     let stock = app.redis().key(format_args!("{{v:{voucher}}}:stock"));
-    app.redis().query::<i64>(cmd("INCR").arg(&stock)).await.unwrap();
+    app.redis()
+        .query::<i64>(cmd("INCR").arg(&stock))
+        .await
+        .unwrap();
     assert_eq!(failed(&app).await, ["I5"], "a bare INCR");
-    app.redis().query::<i64>(cmd("DECR").arg(&stock)).await.unwrap();
+    app.redis()
+        .query::<i64>(cmd("DECR").arg(&stock))
+        .await
+        .unwrap();
     // Redis that adds up, but holds the units of other orders than the database.
     let orders = app.redis().key(format_args!("{{v:{voucher}}}:orders"));
-    let held: Vec<(String, String)> = app.redis().query(cmd("HGETALL").arg(&orders)).await.unwrap();
+    let held: Vec<(String, String)> = app
+        .redis()
+        .query(cmd("HGETALL").arg(&orders))
+        .await
+        .unwrap();
     let (order, unit) = &held[0];
-    app.redis().query::<i64>(cmd("HDEL").arg(&orders).arg(order)).await.unwrap();
-    app.redis().query::<i64>(cmd("HSET").arg(&orders).arg("12345").arg(unit)).await.unwrap();
-    assert_eq!(failed(&app).await, ["I5"], "a unit of an order that is not there");
-    app.redis().query::<i64>(cmd("HDEL").arg(&orders).arg("12345")).await.unwrap();
-    app.redis().query::<i64>(cmd("HSET").arg(&orders).arg(order).arg(unit)).await.unwrap();
+    app.redis()
+        .query::<i64>(cmd("HDEL").arg(&orders).arg(order))
+        .await
+        .unwrap();
+    app.redis()
+        .query::<i64>(cmd("HSET").arg(&orders).arg("12345").arg(unit))
+        .await
+        .unwrap();
+    assert_eq!(
+        failed(&app).await,
+        ["I5"],
+        "a unit of an order that is not there"
+    );
+    app.redis()
+        .query::<i64>(cmd("HDEL").arg(&orders).arg("12345"))
+        .await
+        .unwrap();
+    app.redis()
+        .query::<i64>(cmd("HSET").arg(&orders).arg(order).arg(unit))
+        .await
+        .unwrap();
     app.finish().await;
 }
 
@@ -119,14 +153,25 @@ async fn the_command_prints_a_line_an_invariant_beside_a_running_server() {
     small_sale(&app).await;
     let output = run(&["verify"], &app.stores.env()).await;
     let lines: Vec<&str> = output.stdout.lines().collect();
-    let begins = ["I1 ok", "I2 ok", "I3 n/a", "I4 ok", "I5 ok", "I6 ok", "I7 n/a", "I8 n/a"];
-    assert_eq!(lines.len(), begins.len(), "{}{}", output.stdout, output.stderr);
+    let begins = [
+        "I1 ok", "I2 ok", "I3 n/a", "I4 ok", "I5 ok", "I6 ok", "I7 n/a", "I8 n/a",
+    ];
+    assert_eq!(
+        lines.len(),
+        begins.len(),
+        "{}{}",
+        output.stdout,
+        output.stderr
+    );
     for (line, begin) in lines.iter().zip(begins) {
         assert!(line.starts_with(begin), "{line}");
     }
     assert!(output.status.success());
 
-    app.db().execute_unprepared("UPDATE sales SET sold = sold - 1 WHERE sold > 0").await.unwrap();
+    app.db()
+        .execute_unprepared("UPDATE sales SET sold = sold - 1 WHERE sold > 0")
+        .await
+        .unwrap();
     let output = run(&["verify"], &app.stores.env()).await;
     assert!(output.stdout.starts_with("I1 FAIL"), "{}", output.stdout);
     assert_eq!(output.status.code(), Some(1));

@@ -21,6 +21,8 @@ use super::lua::{Script, Scripts};
 /// One command may take this long. The sale repeats a timed-out call with the same ids, so too short costs little.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How often the shared connection is asked whether it lives.
+const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Connections in the pool. Requests share them, so this is not a bound on requests.
 const POOL_SIZE: usize = 4;
 
@@ -199,6 +201,18 @@ impl Redis {
     /// Hears what nodes publish on a channel from now on, and `Resync` whenever something may have been missed.
     pub fn subscribe(&self, channel: &'static str) -> broadcast::Receiver<PushEvent> {
         self.inner.events.subscribe(channel)
+    }
+
+    /// Asks again and again whether the shared connection lives, until `stop`: a dead one is then replaced before a
+    /// request falls on it.
+    pub async fn keep_alive(&self, stop: tokio_util::sync::CancellationToken) {
+        while !stop.is_cancelled() {
+            self.is_up().await;
+            tokio::select! {
+                () = tokio::time::sleep(HEARTBEAT) => {}
+                () = stop.cancelled() => {}
+            }
+        }
     }
 
     /// Starts hearing other nodes, until `stop`.

@@ -16,7 +16,7 @@ use super::code_inbox::CodeInbox;
 use super::people::{TestUser, mint_users, request_login_code, try_log_in};
 use super::quiet::{failed_checks, unrest};
 use super::sale::SaleBuilder;
-use super::stores::{Store, Stores, shared};
+use super::stores::{Store, Stores, add_shop_type, shared};
 use super::subscription::Subscription;
 use super::wait::eventually;
 
@@ -95,6 +95,9 @@ impl Builder {
             change(&mut config);
         }
         let first = Node::start(config.clone(), self.work).await;
+        if self.store.is_none() {
+            add_shop_type(first.services().infra().db.conn()).await;
+        }
         TestApp { nodes: vec![first], config, work: self.work, inbox, stores }
     }
 }

@@ -148,8 +148,8 @@ pub(crate) async fn create_shop(client: &Client) -> String {
 
 /// Opens a sale that is a draft.
 pub(crate) async fn publish(merchant: &Client, voucher: &str) -> Answer {
-    let query = "mutation($input: VoucherSaleInput!) { publishVoucher(input: $input) { voucher { id } } }";
-    merchant.gql(query, json!({ "input": { "voucherId": voucher } })).await
+    let query = "mutation($voucher: ID!) { publishVoucher(input: { voucherId: $voucher }) { voucher { id } } }";
+    merchant.gql(query, json!({ "voucher": voucher })).await
 }
 
 const SECKILL: &str = "mutation($input: SeckillVoucherInput!) { seckillVoucher(input: $input) { result {

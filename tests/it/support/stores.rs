@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use entity::shop_type;
 use lifemate::config::Config;
 use migration::{Migrator, MigratorTrait};
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, EntityTrait, IntoActiveModel};
 
 /// Signs what the nodes of one test hand out, so that each node knows the others' IDs and cursors.
 const ID_SECRET: &str = "the-id-secret-of-every-test-in-tests-it";
@@ -78,7 +79,7 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Makes and migrates a database, to be used with the shared Redis and the bus in the process.
+    /// Makes and migrates a database that knows one type of shop, to be used with the shared Redis and the bus in the process.
     pub(crate) async fn create(store: Store) -> Self {
         let deployment = format!("t{}", unique());
         let folder = Folder::make("test");
@@ -92,6 +93,7 @@ impl Stores {
         };
         let conn = connect(&database_url).await;
         Migrator::up(&conn, None).await.unwrap();
+        add_shop_type(&conn).await;
         conn.close().await.unwrap();
         let redis_url = Some(shared("LM_TEST_REDIS_URL"));
         Self { deployment, database_url: Some(database_url), redis_url, kafka_brokers: None, folder, store: Some(store) }
@@ -161,6 +163,12 @@ pub(crate) async fn connect(url: &str) -> DatabaseConnection {
     let mut options = ConnectOptions::new(url);
     options.max_connections(3).sqlx_logging(false);
     Database::connect(options).await.unwrap()
+}
+
+/// Gives an empty database the one type of shop that tests need.
+pub(crate) async fn add_shop_type(conn: &DatabaseConnection) {
+    let noodles = shop_type::Model { id: 1, code: "noodles".to_owned(), name: "Noodles".to_owned(), sort: 1, created_at: 0, version: 1 };
+    shop_type::Entity::insert(noodles.into_active_model()).exec_without_returning(conn).await.unwrap();
 }
 
 fn server_url(store: Store) -> String {

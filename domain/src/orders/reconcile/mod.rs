@@ -68,7 +68,7 @@ impl std::fmt::Display for Check {
         } = self;
         match outcome {
             CheckOutcome::Ok => write!(f, "{name} ok   {what}"),
-            CheckOutcome::Fail(r#where) => write!(f, "{name} FAIL {what}: {}", r#where),
+            CheckOutcome::Fail(findings) => write!(f, "{name} FAIL {what}: {findings}"),
             CheckOutcome::NotApplicable => write!(f, "{name} n/a  {what}"),
         }
     }

@@ -1,0 +1,130 @@
+//! Sales in which something dies. Whatever it is: nobody who was told "yes" ends with nothing, and the sale goes on.
+
+use std::time::Duration;
+
+use entity::order;
+use sea_orm::{EntityTrait, PaginatorTrait};
+
+use crate::processes::{Cluster, assert_clean, drill};
+use crate::support::private::{PrivateKafka, PrivateRedis};
+use crate::support::process::{Output, Process, run};
+use crate::support::stores::{Store, Stores, connect};
+use crate::support::wait::eventually;
+
+const READY: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits until so many orders have their row.
+async fn rows(conn: &sea_orm::DatabaseConnection, at_least: u64) {
+    eventually(LIMIT, &format!("{at_least} rows"), async || {
+        order::Entity::find().count(conn).await.is_ok_and(|rows| rows >= at_least)
+    })
+    .await;
+}
+
+fn long_sale(cluster: &Cluster, users: u32, stock: u32) -> tokio::task::JoinHandle<Output> {
+    let (env, urls) = (cluster.env.clone(), cluster.urls());
+    tokio::spawn(async move { drill(&env, &urls, users, stock, 60).await })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_node_and_a_worker_that_are_killed_in_a_sale_lose_nothing() {
+    let stores = Stores::create(Store::MariaDb).await.with_kafka();
+    let mut cluster = Cluster::start(stores, &[]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 4_000, 3_000);
+    let logs = cluster.stores.folder.path().to_owned();
+    for round in 1..=3 {
+        rows(&conn, round * 250).await;
+        let port = cluster.nodes[0].port();
+        cluster.nodes[0].kill9();
+        cluster.worker.kill9();
+        cluster.nodes[0] = Process::spawn_at(port, &["serve", "--no-workers"], &cluster.env, &logs);
+        cluster.worker = Process::spawn(&["work"], &cluster.env, &logs);
+        cluster.nodes[0].wait_ready(READY).await;
+    }
+    assert_clean(&sale.await.unwrap());
+    assert_clean(&drill(&cluster.env, &cluster.urls(), 200, 50, 20).await);
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sale_goes_on_while_kafka_is_down_and_after() {
+    let kafka = PrivateKafka::start().await;
+    let mut stores = Stores::create(Store::MariaDb).await;
+    stores.kafka_brokers = Some(kafka.brokers());
+    let cluster = Cluster::start(stores, &[]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 1_500, 1_000);
+    rows(&conn, 100).await;
+    let down_since = tokio::time::Instant::now();
+    kafka.kill9().await;
+    // Clean means that every accepted order got its row, with nobody but the outbox to bring it.
+    assert_clean(&sale.await.unwrap());
+    assert_clean(&drill(&cluster.env, &cluster.urls(), 400, 100, 40).await);
+    tokio::time::sleep_until(down_since + Duration::from_secs(20)).await;
+    kafka.start_again().await;
+    assert_clean(&drill(&cluster.env, &cluster.urls(), 400, 100, 40).await);
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_killed_in_a_sale_sells_on_in_a_new_epoch() {
+    let mut redis = PrivateRedis::start().await;
+    let mut stores = Stores::create(Store::MariaDb).await.with_kafka();
+    stores.redis_url = Some(redis.url());
+    let cluster = Cluster::start(stores, &[]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 3_000, 2_000);
+    rows(&conn, 300).await;
+    redis.crash().await;
+    rows(&conn, 600).await;
+    redis.crash().await;
+    assert_clean(&sale.await.unwrap());
+    let sales = entity::sale::Entity::find().all(&conn).await.unwrap();
+    assert!(sales.iter().any(|s| s.epoch > 1), "the restart was noticed: {sales:?}");
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
+
+/// Redis comes back with nothing: what had its row is there again, and the sale goes on with the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_redis_is_filled_from_the_database() {
+    let mut redis = PrivateRedis::start().await;
+    let mut stores = Stores::create(Store::MariaDb).await.with_kafka();
+    stores.redis_url = Some(redis.url());
+    let mut cluster = Cluster::start(stores, &[]).await;
+    assert_clean(&drill(&cluster.env, &cluster.urls(), 300, 100, 30).await);
+    redis.kill9();
+    redis.lose_everything();
+    redis.start_again().await;
+    eventually(LIMIT, "a clean table", async || run(&["verify"], &cluster.env).await.status.success()).await;
+    for node in &mut cluster.nodes {
+        node.wait_ready(READY).await;
+    }
+    assert_clean(&drill(&cluster.env, &cluster.urls(), 300, 100, 30).await);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_embedded_redis_that_is_killed_in_a_sale_comes_back_by_itself() {
+    let stores = Stores::embedded();
+    let env = stores.env();
+    let mut server = Process::spawn(&["serve"], &env, stores.folder.path());
+    server.wait_ready(READY).await;
+    let conn = connect(&format!("sqlite://{}/lifemate.db", stores.folder.path().display())).await;
+    let (sale_env, url) = (env.clone(), server.client().base_url().to_owned());
+    let sale = tokio::spawn(async move { drill(&sale_env, &[url], 1_500, 1_000, 40).await });
+    rows(&conn, 100).await;
+    let log = server.log();
+    let pid = log.split("redis.pid=").last().unwrap().split(|c: char| !c.is_ascii_digit()).next().unwrap().to_owned();
+    let killed = std::process::Command::new("kill").args(["-9", &pid]).status().unwrap();
+    assert!(killed.success());
+    assert_clean(&sale.await.unwrap());
+    assert!(server.log().matches("redis.pid=").count() > 1, "it was started again:\n{}", server.log());
+    conn.close().await.unwrap();
+    server.assert_no_panic();
+    assert!(server.term(Duration::from_secs(15)).await.success());
+}
