@@ -228,6 +228,9 @@ impl EdgeNameType for NearbyNames {
     }
 }
 
+/// A page of a search around a place.
+pub type NearbyShops = List<Shop, NearbyFields, NearbyNames, NearbyNames>;
+
 /// Reading shops.
 #[derive(Default)]
 pub struct ShopQuery;
@@ -320,7 +323,7 @@ impl ShopQuery {
         #[graphql(desc = "The cursor of the last one before, of the same search.")] after: Option<
             String,
         >,
-    ) -> Result<List<Shop, NearbyFields, NearbyNames, NearbyNames>> {
+    ) -> Result<NearbyShops> {
         let type_id = type_id
             .map(|id| parse_id(&id, "ShopType", "typeId"))
             .transpose()?

@@ -1,6 +1,9 @@
 //! Accounts in the API: signing in, the viewer, profiles. What a code, a session or a profile may be is `domain::users`.
 
-use async_graphql::{Context, Enum, ID, InputObject, MaybeUndefined, Object, Result, SimpleObject};
+use async_graphql::{
+    Context, Enum, ID, InputObject, InputValueError, InputValueResult, MaybeUndefined, Object,
+    Result, Scalar, ScalarType, SimpleObject, Value,
+};
 use chrono::NaiveDate;
 use domain::users::{Phone, ProfileChange, UserId, Users};
 use tokio::sync::OnceCell;
@@ -11,7 +14,35 @@ use crate::orders::{Order, OrderStatus, orders_of, own_key};
 use crate::pagination::List;
 use crate::scalars::{global_id, parse_id};
 
-/// Who is told as what kind of person.
+/// A day of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Date(pub NaiveDate);
+
+/// A day of the calendar without a time of day or a zone, as `YYYY-MM-DD`, for example "2008-02-29".
+#[Scalar(specified_by_url = "https://datatracker.ietf.org/doc/html/rfc3339#section-5.6")]
+impl ScalarType for Date {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        let Value::String(text) = &value else {
+            return Err(InputValueError::expected_type(value));
+        };
+        let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().map(Self);
+        // The parser alone would also take 2008-2-9.
+        day.filter(|day| day.text() == *text)
+            .ok_or_else(|| InputValueError::custom("a day is written as YYYY-MM-DD"))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::String(self.text())
+    }
+}
+
+impl Date {
+    fn text(self) -> String {
+        self.0.format("%Y-%m-%d").to_string()
+    }
+}
+
+/// What kind of person somebody says they are.
 #[derive(Clone, Copy, PartialEq, Eq, Enum)]
 #[graphql(remote = "domain::users::Gender")]
 pub enum Gender {
@@ -93,8 +124,9 @@ impl User {
     }
 
     /// The user's day of birth. Null when they have not said, and to everybody but the user.
-    async fn birthday(&self, ctx: &Context<'_>) -> Option<NaiveDate> {
-        self.row.birthday.filter(|_| self.is_shown_to_self(ctx))
+    async fn birthday(&self, ctx: &Context<'_>) -> Option<Date> {
+        let told = self.row.birthday.filter(|_| self.is_shown_to_self(ctx));
+        told.map(Date)
     }
 }
 
@@ -256,7 +288,7 @@ pub struct UpdateProfileInput {
     /// As you like.
     gender: MaybeUndefined<Gender>,
     /// From 1900 on, not in the future.
-    birthday: MaybeUndefined<NaiveDate>,
+    birthday: MaybeUndefined<Date>,
 }
 
 impl From<UpdateProfileInput> for ProfileChange {
@@ -268,7 +300,7 @@ impl From<UpdateProfileInput> for ProfileChange {
             intro: input.intro.into(),
             gender: Option::<Option<Gender>>::from(input.gender)
                 .map(|gender| gender.map(Into::into)),
-            birthday: input.birthday.into(),
+            birthday: Option::<Option<Date>>::from(input.birthday).map(|day| day.map(|day| day.0)),
         }
     }
 }
@@ -286,13 +318,18 @@ pub struct UserQuery;
 
 #[Object]
 impl UserQuery {
-    /// Who is signed in with this request's token. Null when there is no token, or it is no longer good.
+    /// Who is signed in with this request's token. Null when the request has no token; with one that is no longer good, the
+    /// whole request is refused as `UNAUTHENTICATED`.
     async fn viewer(&self, ctx: &Context<'_>) -> Option<Viewer> {
         ctx.viewer().map(|session| Viewer::of(session.user_id))
     }
 
     /// A user by global id. Null when there is no such user; an id that is none of a user is `BAD_INPUT`. For everybody.
-    async fn user(&self, ctx: &Context<'_>, id: ID) -> Option<Result<User>> {
+    async fn user(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The user's global id.")] id: ID,
+    ) -> Option<Result<User>> {
         let number = match parse_id(&id, "User", "id") {
             Ok(number) => number,
             Err(e) => return Some(Err(e)),
@@ -360,7 +397,7 @@ impl UserMutation {
     async fn logout(
         &self,
         ctx: &Context<'_>,
-        #[graphql(default)] input: LogoutInput,
+        #[graphql(default, desc = "Without it, this session ends.")] input: LogoutInput,
     ) -> Result<LogoutPayload> {
         let session = ctx.require_viewer()?;
         let users = &ctx.services().users;
@@ -398,4 +435,36 @@ impl UserMutation {
 /// Whole seconds, rounded up, so that waiting for them is enough.
 fn seconds(duration: std::time::Duration) -> i32 {
     i32::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::{ScalarType, Value};
+
+    use super::{Date, seconds};
+
+    #[test]
+    fn a_day_has_one_spelling() {
+        let day = Date::parse(Value::String("2008-02-29".to_owned())).unwrap();
+        assert_eq!(day.to_value(), Value::String("2008-02-29".to_owned()));
+        for text in [
+            "2009-02-29",
+            "2008-2-29",
+            "20080229",
+            "2008-02-29T00:00:00Z",
+            "+2008-02-9",
+            "",
+        ] {
+            assert!(
+                Date::parse(Value::String(text.to_owned())).is_err(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn seconds_are_rounded_up() {
+        let of = |ms| seconds(std::time::Duration::from_millis(ms));
+        assert_eq!((of(0), of(1), of(1_000), of(1_001)), (0, 1, 1, 2));
+    }
 }

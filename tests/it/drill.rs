@@ -46,6 +46,9 @@ async fn a_drill_on_the_embedded_stores_is_clean() {
     let report = drill(&app, urls, 100, 200).await;
     assert!(report.is_clean(), "{report}");
     // There are more units than buyers: whoever did not hang up has one.
-    assert!(report.rows <= 100 && report.rows + report.unanswered >= 100, "{report}");
+    assert!(
+        report.rows <= 100 && report.rows + report.unanswered >= 100,
+        "{report}"
+    );
     app.finish().await;
 }

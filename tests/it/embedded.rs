@@ -20,7 +20,10 @@ const SOON: Duration = Duration::from_secs(20);
 const STOP: Duration = Duration::from_secs(15);
 
 fn env(folder: &Folder) -> Vec<(String, String)> {
-    vec![("LIFEMATE_DATA_DIR".to_owned(), folder.path().join("data").display().to_string())]
+    vec![(
+        "LIFEMATE_DATA_DIR".to_owned(),
+        folder.path().join("data").display().to_string(),
+    )]
 }
 
 async fn serve(folder: &Folder) -> Process {
@@ -32,35 +35,60 @@ async fn serve(folder: &Folder) -> Process {
 /// Logs in as a person does, with the code on the server's standard output.
 async fn log_in(process: &Process) -> Client {
     let (client, phone) = (process.client(), random_phone());
-    let ask = "mutation($phone: String!) { requestLoginCode(input: { phone: $phone }) { __typename } }";
+    let ask =
+        "mutation($phone: String!) { requestLoginCode(input: { phone: $phone }) { __typename } }";
     client.gql(ask, json!({ "phone": phone })).await.data();
     let code = process.login_code(&phone, SOON).await;
     let login = "mutation($phone: String!, $code: String!) { login(input: { phone: $phone, code: $code }) { token } }";
-    let token = client.gql(login, json!({ "phone": phone, "code": code })).await.text("login.token").to_owned();
+    let token = client
+        .gql(login, json!({ "phone": phone, "code": code }))
+        .await
+        .text("login.token")
+        .to_owned();
     client.with_token(&token)
 }
 
 /// The demo data's sales that are open and have many units.
 async fn sales(client: &Client) -> Vec<String> {
-    let query = "{ flashSales(state: RUNNING, first: 10) { edges { node { id sale { total } } } } }";
+    let query =
+        "{ flashSales(state: RUNNING, first: 10) { edges { node { id sale { total } } } } }";
     let answer = eventually(SOON, "the demo data", async || {
         let answer = client.gql(query, json!({})).await;
         (answer.list("flashSales.edges").len() >= 2).then_some(answer)
     });
     let answer = answer.await;
-    let many = |edge: &&Value| edge["node"]["sale"]["total"].as_i64().is_some_and(|total| total >= 100);
+    let many = |edge: &&Value| {
+        edge["node"]["sale"]["total"]
+            .as_i64()
+            .is_some_and(|total| total >= 100)
+    };
     let found = answer.list("flashSales.edges").iter().filter(many);
-    found.map(|edge| edge["node"]["id"].as_str().unwrap().to_owned()).collect()
+    found
+        .map(|edge| edge["node"]["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn assert_verified(folder: &Folder) {
     let output = run(&["verify"], &env(folder)).await;
-    assert!(output.status.success(), "{}{}", output.stdout, output.stderr);
-    assert!(output.stdout.contains("I1 ok") && output.stdout.contains("I5 ok"), "{}", output.stdout);
+    assert!(
+        output.status.success(),
+        "{}{}",
+        output.stdout,
+        output.stderr
+    );
+    assert!(
+        output.stdout.contains("I1 ok") && output.stdout.contains("I5 ok"),
+        "{}",
+        output.stdout
+    );
 }
 
 fn redis_pid(folder: &Folder) -> u32 {
-    std::fs::read_to_string(folder.path().join("data/redis/redis.pid")).unwrap().trim().parse().unwrap()
+    std::fs::read_to_string(folder.path().join("data/redis/redis.pid"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 fn is_running(pid: u32) -> bool {
@@ -69,16 +97,34 @@ fn is_running(pid: u32) -> bool {
 }
 
 fn kill9(pid: u32) {
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-KILL", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_start_has_demo_data_and_a_stop_leaves_no_redis() {
     let folder = Folder::make("emb");
     let mut process = serve(&folder).await;
-    assert!(process.output().contains(&format!("GraphiQL is at http://127.0.0.1:{}/", process.port())), "{}", process.output());
+    let address = format!("GraphiQL is at http://127.0.0.1:{}/", process.port());
+    eventually(SOON, "the address of GraphiQL", async || {
+        process.output().contains(&address)
+    })
+    .await;
     let near = "{ shopsNearby(center: { latitude: 21.0287, longitude: 105.8524 }, first: 3) { edges { distanceMeters } } }";
-    assert_eq!(process.client().gql(near, json!({})).await.list("shopsNearby.edges").len(), 3);
+    assert_eq!(
+        process
+            .client()
+            .gql(near, json!({}))
+            .await
+            .list("shopsNearby.edges")
+            .len(),
+        3
+    );
     let redis = redis_pid(&folder);
     assert!(is_running(redis));
     assert!(process.term(STOP).await.success());
@@ -96,7 +142,12 @@ async fn a_second_server_on_the_same_folder_is_refused() {
     second_env.push(("LIFEMATE_HTTP_ADDR".to_owned(), "127.0.0.1:0".to_owned()));
     let second = run(&["serve"], &second_env).await;
     assert!(!second.status.success());
-    assert!(second.stderr.contains("is in use by process") && second.stderr.contains(&first.id().to_string()), "{}", second.stderr);
+    assert!(
+        second.stderr.contains("is in use by process")
+            && second.stderr.contains(&first.id().to_string()),
+        "{}",
+        second.stderr
+    );
     // The first one noticed nothing, and commands use its stores.
     assert_verified(&folder).await;
     assert_eq!(first.client().get("/health/ready").await.status(), 200);
@@ -117,9 +168,18 @@ async fn a_killed_server_loses_nothing_and_its_redis_is_taken_care_of() {
     let mut process = Process::spawn_at(port, &["serve"], &env(&folder), folder.path());
     process.wait_ready(START).await;
     assert!(!is_running(redis), "the left-over redis is still there");
-    assert!(process.log().contains("an embedded redis of an earlier run is shut down"), "{}", process.log());
+    assert!(
+        process
+            .log()
+            .contains("an embedded redis of an earlier run is shut down"),
+        "{}",
+        process.log()
+    );
     // The token, the order and its id are good as before.
-    eventually(SOON, "the order's row", async || order(&buyer, &id).await["status"] == "UNPAID").await;
+    eventually(SOON, "the order's row", async || {
+        order(&buyer, &id).await["status"] == "UNPAID"
+    })
+    .await;
     assert_eq!(seckill(&buyer, &voucher, "before").await.accepted(), id);
     assert_verified(&folder).await;
     assert!(process.term(STOP).await.success());
@@ -141,7 +201,10 @@ async fn a_killed_redis_is_started_again_and_the_sale_goes_on() {
     let after = after.await;
     assert_ne!(redis_pid(&folder), redis);
     for id in [before, after] {
-        eventually(SOON, "the order's row", async || order(&buyer, &id).await["status"] == "UNPAID").await;
+        eventually(SOON, "the order's row", async || {
+            order(&buyer, &id).await["status"] == "UNPAID"
+        })
+        .await;
     }
     assert_verified(&folder).await;
     assert!(process.term(STOP).await.success());
@@ -169,14 +232,28 @@ async fn a_machine_without_redis_is_told_what_to_install() {
     env.push(("LIFEMATE_HTTP_ADDR".to_owned(), "127.0.0.1:0".to_owned()));
     let output = run(&["serve"], &env).await;
     assert!(!output.status.success());
-    assert!(output.stderr.contains("apt-get install -y redis-server"), "{}", output.stderr);
-    assert_eq!(output.stderr.lines().filter(|line| line.starts_with("lifemate: ")).count(), 1);
+    assert!(
+        output.stderr.contains("apt-get install -y redis-server"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(
+        output
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("lifemate: "))
+            .count(),
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_with_a_long_and_odd_name_works() {
     let folder = Folder::make("emb");
-    let data = folder.path().join("a folder #1 with a % and a ?").join("x".repeat(100));
+    let data = folder
+        .path()
+        .join("a folder #1 with a % and a ?")
+        .join("x".repeat(100));
     let data_dir = vec![("LIFEMATE_DATA_DIR".to_owned(), data.display().to_string())];
     let mut process = Process::spawn(&["serve"], &data_dir, folder.path());
     process.wait_ready(START).await;

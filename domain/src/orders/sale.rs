@@ -116,7 +116,7 @@ impl Orders {
 
     /// Tells every node that a sale may sell again, or otherwise than before.
     pub(crate) async fn tell_reopened(&self, voucher: VoucherId) {
-        self.inner.gate.reopen(voucher);
+        self.see_reopened(voucher);
         if let Err(e) = self
             .inner
             .infra
@@ -126,6 +126,12 @@ impl Orders {
         {
             tracing::debug!(error = %e, "other nodes ask again by themselves in half a second");
         }
+    }
+
+    /// Drops what this node remembers of a sale.
+    pub(crate) fn see_reopened(&self, voucher: VoucherId) {
+        self.inner.gate.reopen(voucher);
+        self.inner.live.stocks.forget(voucher);
     }
 
     pub(crate) async fn require_sale(&self, voucher: VoucherId) -> Result<Sale, Error> {

@@ -138,7 +138,7 @@ impl Orders {
             if let Ok(PushEvent::Message(voucher)) = event
                 && let Ok(voucher) = voucher.parse::<VoucherId>()
             {
-                self.inner.gate.reopen(voucher);
+                self.see_reopened(voucher);
             }
         }
     }

@@ -35,7 +35,7 @@ pub(super) async fn mint(users: &Users, count: u32) -> Result<Vec<MintedSession>
     while left > 0 {
         let rows = insert_batch(users, left.min(BATCH)).await?;
         let ids: Vec<UserId> = rows.iter().map(|row| UserId(row.id)).collect();
-        let tokens = users.inner.sessions.start_many(&ids, &Role::User).await?;
+        let tokens = users.inner.sessions.start_many(&ids, Role::User).await?;
         let sessions = rows.into_iter().zip(tokens);
         minted.extend(sessions.map(|(row, token)| MintedSession {
             user_id: UserId(row.id),

@@ -336,12 +336,12 @@ impl Users {
     pub async fn grant(&self, phone: &Phone, role: Role) -> Result<User, Error> {
         let known = match self.find_by_phone(phone).await? {
             Some(user) => user,
-            None => self.register(phone, role.clone()).await?,
+            None => self.register(phone, role).await?,
         };
         let now_ms = self.inner.infra.clock.now_ms();
         user::Entity::update_many()
             .filter(user::Column::Id.eq(known.id))
-            .filter(user::Column::Role.ne(role.clone()))
+            .filter(user::Column::Role.ne(role))
             .col_expr(user::Column::Role, Expr::value(role.to_value()))
             .col_expr(
                 user::Column::Version,
@@ -352,7 +352,7 @@ impl Users {
             .await?;
         self.inner
             .sessions
-            .set_role(UserId(known.id), &role)
+            .set_role(UserId(known.id), role)
             .await?;
         self.get(UserId(known.id)).await?.ok_or(Error::NoSuchUser)
     }
@@ -398,10 +398,10 @@ impl Users {
         if user.banned_at.is_some() {
             return Err(Error::Banned);
         }
-        let token = self.inner.sessions.start(id, &user.role).await?;
+        let token = self.inner.sessions.start(id, user.role).await?;
         let now = self.get(id).await?.ok_or(Error::NoSuchUser)?;
         if now.role != user.role {
-            self.inner.sessions.set_role(id, &now.role).await?;
+            self.inner.sessions.set_role(id, now.role).await?;
         }
         Ok(Login {
             token,

@@ -115,7 +115,7 @@ impl Sessions {
     }
 
     /// Starts a session and returns its token.
-    pub(super) async fn start(&self, user: UserId, role: &Role) -> Result<String, RedisError> {
+    pub(super) async fn start(&self, user: UserId, role: Role) -> Result<String, RedisError> {
         let token = new_token();
         let (keys, args) = self.start_call(user, role, &token);
         let _started: i64 = self
@@ -129,7 +129,7 @@ impl Sessions {
     pub(super) async fn start_many(
         &self,
         users: &[UserId],
-        role: &Role,
+        role: Role,
     ) -> Result<Vec<String>, RedisError> {
         let script = &self.redis().scripts().session_start;
         let mut calls = pipe();
@@ -204,7 +204,7 @@ impl Sessions {
     }
 
     /// Tells every session of a user his new role.
-    pub(super) async fn set_role(&self, user: UserId, role: &Role) -> Result<(), RedisError> {
+    pub(super) async fn set_role(&self, user: UserId, role: Role) -> Result<(), RedisError> {
         let hashes = self.of_user(user).await?;
         for hash in &hashes {
             let keys = [self.session_key(hash)];
@@ -253,7 +253,7 @@ impl Sessions {
         }
     }
 
-    fn start_call(&self, user: UserId, role: &Role, token: &str) -> ([String; 2], [String; 5]) {
+    fn start_call(&self, user: UserId, role: Role, token: &str) -> ([String; 2], [String; 5]) {
         let hash = TokenHash(Sha256::digest(token.as_bytes()).into());
         let keys = [self.session_key(&hash), self.user_key(user)];
         let args = [

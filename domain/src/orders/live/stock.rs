@@ -70,6 +70,11 @@ impl Stocks {
         Arc::clone(asked.entry(voucher).or_default())
     }
 
+    /// Lets the next who asks see the sale as it is now.
+    pub(crate) fn forget(&self, voucher: VoucherId) {
+        self.asked.lock().remove(&voucher);
+    }
+
     /// Ends the watches of a sale that will not change any more.
     fn end(&self, voucher: VoucherId) {
         self.pollers.lock().remove(&voucher);
