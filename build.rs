@@ -12,7 +12,12 @@ use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 
 /// What decides over the fetched files, from `web/`.
-const INPUTS: [&str; 4] = ["package.json", "package-lock.json", ".npmrc", "checksums.txt"];
+const INPUTS: [&str; 4] = [
+    "package.json",
+    "package-lock.json",
+    ".npmrc",
+    "checksums.txt",
+];
 /// Files of ours, from `web/`: served name first.
 const OWN: [(&str, &str); 2] = [("index.html", "graphiql.html"), ("start.js", "graphiql.js")];
 /// What the embedded files are licensed under, in `node_modules/`.
@@ -33,7 +38,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("cargo::warning=GraphiQL is left out of this build: {why}");
             false
         }
-        Err(Failure::Checksum(file)) => return Err(format!("{file} is not what web/checksums.txt says: refusing to embed it").into()),
+        Err(Failure::Checksum(file)) => {
+            return Err(
+                format!("{file} is not what web/checksums.txt says: refusing to embed it").into(),
+            );
+        }
         Err(Failure::Other(error)) => return Err(error),
     };
     for (name, file) in OWN {
@@ -77,17 +86,26 @@ fn fetch(web: &Path, out: &Path, folder: &Path) -> Result<(), Failure> {
     install(&npm)?;
     let modules = npm.join("node_modules");
     for line in fs::read_to_string(web.join("checksums.txt"))?.lines() {
-        let Some((checksum, path)) = line.split_once("  ") else { continue };
+        let Some((checksum, path)) = line.split_once("  ") else {
+            continue;
+        };
         let content = fs::read(modules.join(path))?;
         if hex(&Sha256::digest(&content)) != checksum {
             return Err(Failure::Checksum(path.to_owned()));
         }
-        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        let name = Path::new(path)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         compress(folder, &name, &content)?;
     }
     let mut licences = String::new();
     for path in LICENCES {
-        let _ = writeln!(licences, "{path}\n\n{}\n", fs::read_to_string(modules.join(path)).unwrap_or_default());
+        let _ = writeln!(
+            licences,
+            "{path}\n\n{}\n",
+            fs::read_to_string(modules.join(path)).unwrap_or_default()
+        );
     }
     compress(folder, "LICENSES.txt", licences.as_bytes())?;
     fs::remove_dir_all(&npm)?;
@@ -96,15 +114,34 @@ fn fetch(web: &Path, out: &Path, folder: &Path) -> Result<(), Failure> {
 }
 
 fn install(npm: &Path) -> Result<(), Failure> {
-    let options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retry-maxtimeout=10000", "--fetch-timeout=60000"];
-    let output = Command::new("npm").arg("ci").args(options).current_dir(npm).stdin(Stdio::null()).output();
+    let options = [
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+        "--fetch-retry-maxtimeout=10000",
+        "--fetch-timeout=60000",
+    ];
+    let output = Command::new("npm")
+        .arg("ci")
+        .args(options)
+        .current_dir(npm)
+        .stdin(Stdio::null())
+        .output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Err(Failure::Fetch(format!("npm ci failed: {}", said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why"))))
+            Err(Failure::Fetch(format!(
+                "npm ci failed: {}",
+                said.lines()
+                    .find(|line| !line.trim().is_empty())
+                    .unwrap_or("it does not say why")
+            )))
         }
-        Err(e) => Err(Failure::Fetch(format!("npm cannot be run ({e}); install it and touch web/package-lock.json"))),
+        Err(e) => Err(Failure::Fetch(format!(
+            "npm cannot be run ({e}); install it and touch web/package-lock.json"
+        ))),
     }
 }
 
@@ -114,13 +151,25 @@ fn compress(folder: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
     let mut out = GzBuilder::new().write(file, Compression::best());
     out.write_all(content)?;
     out.finish()?;
-    fs::write(folder.join(format!("{name}.sha256")), hex(&Sha256::digest(content)))
+    fs::write(
+        folder.join(format!("{name}.sha256")),
+        hex(&Sha256::digest(content)),
+    )
 }
 
 /// The Rust table of what is embedded.
 fn table(folder: &Path, complete: bool) -> Result<String, Box<dyn Error>> {
     let mut names: Vec<String> = fs::read_dir(folder)?
-        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".gz")?.to_owned()))
+        .filter_map(|entry| {
+            Some(
+                entry
+                    .ok()?
+                    .file_name()
+                    .to_str()?
+                    .strip_suffix(".gz")?
+                    .to_owned(),
+            )
+        })
         .collect();
     names.sort();
     let mut text = format!("const COMPLETE: bool = {complete};\nconst ASSETS: &[Asset] = &[\n");

@@ -19,7 +19,10 @@ async fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the last word of a command that failed, to the person who ran it")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the last word of a command that failed, to the person who ran it"
+)]
 fn eprintln_error(error: &anyhow::Error) {
     eprintln!("lifemate: {error:#}");
 }

@@ -64,16 +64,33 @@ impl Server {
         config.check()?;
         let metrics = telemetry::metrics()?;
         let listener = bind(&config.http_addr).await?;
-        let addr = listener.local_addr().context("ask for the address in use")?;
+        let addr = listener
+            .local_addr()
+            .context("ask for the address in use")?;
         let stores = Stores::own(&config).await?;
+        if config.is_production() && config.is_embedded() {
+            tracing::warn!(data.dir = %config.data_dir.display(), "production runs on embedded stores: one node, one disk");
+        }
         let services = connect(&config, &stores, addr).await?;
-        let workers = if work == Work::Inside { Workers::all(&services) } else { Workers::node(&services) };
+        let workers = if work == Work::Inside {
+            Workers::all(&services)
+        } else {
+            Workers::node(&services)
+        };
         let app = Arc::new(App::new(&config, services.clone(), addr, metrics.clone()));
         let accepting = CancellationToken::new();
         tokio::spawn(telemetry::keep_up(metrics, accepting.clone()));
         let listening = tokio::spawn(serve(listener, Arc::clone(&app), accepting.clone()));
         tracing::info!(http.addr = %addr, http.url = app.public_url(), workers = ?work, "the server listens");
-        Ok(Self { addr, app, services, accepting, listening, workers, stores })
+        Ok(Self {
+            addr,
+            app,
+            services,
+            accepting,
+            listening,
+            workers,
+            stores,
+        })
     }
 
     /// The address that it really listens on.
@@ -98,7 +115,10 @@ impl Server {
         self.app.drain(DRAIN_PATIENCE).await;
         // Connections that are still open carry no operation any more.
         let listening = self.listening.abort_handle();
-        if tokio::time::timeout(Duration::from_secs(1), self.listening).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(1), self.listening)
+            .await
+            .is_err()
+        {
             listening.abort();
         }
         self.workers.stop().await;
@@ -110,34 +130,55 @@ impl Server {
 
 /// The first address that a `host:port` stands for.
 pub(crate) async fn resolve(addr: &str) -> anyhow::Result<SocketAddr> {
-    let mut found = tokio::net::lookup_host(addr).await.with_context(|| format!("resolve http_addr {addr}"))?;
-    found.next().with_context(|| format!("http_addr {addr} stands for no address"))
+    let mut found = tokio::net::lookup_host(addr)
+        .await
+        .with_context(|| format!("resolve http_addr {addr}"))?;
+    found
+        .next()
+        .with_context(|| format!("http_addr {addr} stands for no address"))
 }
 
 async fn bind(addr: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(addr).await.with_context(|| format!("listen on {addr} (http_addr)"))
+    TcpListener::bind(addr)
+        .await
+        .with_context(|| format!("listen on {addr} (http_addr)"))
 }
 
 /// The services on the stores. Embedded tables are brought up to date; others must be, by whoever runs the database.
-pub(crate) async fn connect(config: &Config, stores: &Stores, addr: SocketAddr) -> anyhow::Result<Services> {
+pub(crate) async fn connect(
+    config: &Config,
+    stores: &Stores,
+    addr: SocketAddr,
+) -> anyhow::Result<Services> {
     let settings = config.settings(stores.urls(), addr)?;
-    let db = Db::connect(&settings.database_url, CONNECTIONS_FOR_TABLES).await.context("connect to the database (database_url)")?;
+    let db = Db::connect(&settings.database_url, CONNECTIONS_FOR_TABLES)
+        .await
+        .context("connect to the database (database_url)")?;
     let tables = if config.database_url.is_none() {
-        Migrator::up(db.conn(), None).await.context("bring the embedded tables up to date")
+        Migrator::up(db.conn(), None)
+            .await
+            .context("bring the embedded tables up to date")
     } else {
         require_tables(&db).await
     };
     db.close().await;
     tables?;
-    Services::connect(&settings).await.context("connect to the stores")
+    Services::connect(&settings)
+        .await
+        .context("connect to the stores")
 }
 
 async fn require_tables(db: &Db) -> anyhow::Result<()> {
-    let pending = Migrator::get_pending_migrations(db.conn()).await.context("look at the database's tables")?;
+    let pending = Migrator::get_pending_migrations(db.conn())
+        .await
+        .context("look at the database's tables")?;
     if pending.is_empty() {
         return Ok(());
     }
-    bail!("the database lacks {} migrations: run `lifemate migrate up` first", pending.len())
+    bail!(
+        "the database lacks {} migrations: run `lifemate migrate up` first",
+        pending.len()
+    )
 }
 
 async fn serve(listener: TcpListener, app: Arc<App>, accepting: CancellationToken) {
@@ -148,7 +189,9 @@ async fn serve(listener: TcpListener, app: Arc<App>, accepting: CancellationToke
         }
     });
     let router = transport::router(app).into_make_service_with_connect_info::<SocketAddr>();
-    let served = axum::serve(listener, router).with_graceful_shutdown(accepting.cancelled_owned()).await;
+    let served = axum::serve(listener, router)
+        .with_graceful_shutdown(accepting.cancelled_owned())
+        .await;
     if let Err(e) = served {
         tracing::error!(error = %e, "the server no longer listens");
     }

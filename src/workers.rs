@@ -29,7 +29,13 @@ impl Workers {
         let (services, stop) = (services.clone(), CancellationToken::new());
         let token = stop.clone();
         let running = tokio::spawn(async move { services.run_node(token).await });
-        Self { tasks: vec![Task { name: "node", stop, running }] }
+        Self {
+            tasks: vec![Task {
+                name: "node",
+                stop,
+                running,
+            }],
+        }
     }
 
     /// That, and the writer, the sweeper, the closer and the give-back.
@@ -38,18 +44,36 @@ impl Workers {
         let (orders, stop) = (services.orders.clone(), CancellationToken::new());
         let token = stop.clone();
         let running = tokio::spawn(async move { orders.run_workers(token).await });
-        all.tasks.insert(0, Task { name: "workers", stop, running });
+        all.tasks.insert(
+            0,
+            Task {
+                name: "workers",
+                stop,
+                running,
+            },
+        );
         all
     }
 
     /// Lets them finish what they have in hand; those who do not are left behind.
     pub(crate) async fn stop(self) {
-        for Task { name, stop, running } in self.tasks {
+        for Task {
+            name,
+            stop,
+            running,
+        } in self.tasks
+        {
             stop.cancel();
             match timeout(STOP_PATIENCE, running).await {
                 Ok(Ok(())) => tracing::debug!(task = name, "a background task has stopped"),
-                Ok(Err(e)) => tracing::error!(task = name, error = %e, "a background task ended early"),
-                Err(_) => tracing::error!(task = name, waited_secs = STOP_PATIENCE.as_secs(), "a background task did not stop in time; what it had in hand stays in the outbox"),
+                Ok(Err(e)) => {
+                    tracing::error!(task = name, error = %e, "a background task ended early")
+                }
+                Err(_) => tracing::error!(
+                    task = name,
+                    waited_secs = STOP_PATIENCE.as_secs(),
+                    "a background task did not stop in time; what it had in hand stays in the outbox"
+                ),
             }
         }
     }

@@ -7,10 +7,10 @@ const remembered = { token: null, voucherId: null, orderId: null };
 
 const tabs = [
   {
-    query: `# Real places around Hoàn Kiếm lake in Hanoi, nearest first.
-query NearbyShops($latitude: Float!, $longitude: Float!) {
+    query: `# Real places around Hoàn Kiếm lake, nearest first.
+query NearbyShops {
   shopsNearby(
-    center: { latitude: $latitude, longitude: $longitude }
+    center: { latitude: 21.0287, longitude: 105.8524 }
     radiusMeters: 1000
     first: 20
   ) {
@@ -32,12 +32,13 @@ query NearbyShops($latitude: Float!, $longitude: Float!) {
   }
 }
 `,
-    variables: { latitude: 21.0287, longitude: 105.8524 },
   },
   {
-    query: `# Run RequestLoginCode first. In the development profile the server prints the code to its standard
-# output: put it into the variables, then run LogIn. This page keeps the token for the other tabs;
-# elsewhere it belongs into the header Authorization, as "Bearer <token>".
+    query: `# 1. Run RequestLoginCode. The server prints the code to
+#    its standard output (in the development profile).
+# 2. Put the code into the variables and run LogIn.
+# This page keeps the token for the other tabs. Elsewhere
+# it belongs into a header: Authorization: Bearer <token>
 mutation RequestLoginCode($phone: String!) {
   requestLoginCode(input: { phone: $phone }) {
     __typename
@@ -47,9 +48,8 @@ mutation RequestLoginCode($phone: String!) {
 mutation LogIn($phone: String!, $code: String!) {
   login(input: { phone: $phone, code: $code }) {
     token
-    user {
-      id
-      nickname
+    viewer {
+      phone
     }
   }
 }
@@ -67,8 +67,9 @@ query WhoAmI {
     variables: { phone: '+84912345678', code: '' },
   },
   {
-    query: `# Run FlashSales to see what is on sale, then TakeVoucher. An empty voucherId is the first running
-# sale that FlashSales showed; an empty clientRequestId is made up anew each time.
+    query: `# 1. Run FlashSales to see what is on sale.
+# 2. Run TakeVoucher. An empty voucherId is the first of
+#    those sales, an empty clientRequestId a new one.
 query FlashSales {
   flashSales(state: RUNNING, first: 10) {
     edges {
@@ -130,8 +131,10 @@ mutation TakeVoucher($voucherId: ID!, $clientRequestId: String!) {
     variables: { voucherId: '', clientRequestId: '' },
   },
   {
-    query: `# The order's present state, then each change; ends when nothing more can change. An empty orderId is the
-# order that TakeVoucher answered. Leave it running and pay in the next tab.
+    query: `# The order's state now, then each change. An empty
+# orderId is the order of TakeVoucher. GraphiQL watches
+# only in the tab in front: pay from another window, at
+# the paymentUrl of the next tab.
 subscription WatchOrder($orderId: ID!) {
   orderStatus(orderId: $orderId) {
     id
@@ -146,17 +149,27 @@ subscription WatchOrder($orderId: ID!) {
     variables: { orderId: '' },
   },
   {
-    query: `# PayOrder answers the address of the payment page. SandboxPay is that page's first button:
-# the built-in provider, which moves no money, calls back and the order becomes PAID.
-mutation SandboxPay($orderId: ID!) {
-  sandboxPay(input: { orderId: $orderId, action: SUCCEED }) {
-    __typename
+    query: `# PayOrder answers the address of the payment page: open
+# it in another window and press a button. SandboxPay
+# does the same from here. No money moves.
+mutation PayOrder($orderId: ID!) {
+  payOrder(input: { orderId: $orderId }) {
+    result {
+      __typename
+      ... on PaymentReady {
+        paymentUrl
+        order {
+          payBy
+        }
+      }
+    }
   }
 }
 
-mutation PayOrder($orderId: ID!) {
-  payOrder(input: { orderId: $orderId }) {
-    __typename
+mutation SandboxPay($orderId: ID!) {
+  sandboxPay(input: { orderId: $orderId, action: SUCCEED }) {
+    transactionIds
+    delivered
   }
 }
 
@@ -213,6 +226,7 @@ function withToken(headers) {
 // Over a WebSocket, GraphiQL sends the headers in connection_init, which is where this API looks for the token.
 const fetcher = GraphiQL.createFetcher({
   url: new URL('/graphql', location.href).href,
+  enableIncrementalDelivery: false,
   subscriptionUrl: new URL('/graphql', location.href.replace(/^http/, 'ws')).href,
 });
 
@@ -228,8 +242,8 @@ async function rememberingFetcher(params, options) {
 ReactDOM.createRoot(document.getElementById('graphiql')).render(
   React.createElement(GraphiQL, {
     fetcher: rememberingFetcher,
-    defaultTabs: tabs.map(({ query, variables }) => ({ query, variables: JSON.stringify(variables, null, 2), headers: '{}' })),
-    defaultHeaders: '{}',
+    // The first tab has no variables: GraphiQL would not show those of the tab that it opens with.
+    defaultTabs: tabs.map(({ query, variables }) => ({ query, variables: variables && JSON.stringify(variables, null, 2) })),
     isHeadersEditorEnabled: true,
     shouldPersistHeaders: false,
     defaultEditorToolsVisibility: 'variables',

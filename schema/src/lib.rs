@@ -73,10 +73,14 @@ pub fn sdl() -> String {
 }
 
 fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
-    Schema::build(Query::default(), Mutation::default(), Subscription::default())
-        .register_output_type::<node::Node>()
-        .override_output_type_description::<List<shops::Shop>>("A page of a list of shops.")
-        .override_output_type_description::<shops::NearbyShops>("A page of a search around a place.")
-        .override_output_type_description::<List<vouchers::Voucher>>("A page of a list of vouchers.")
-        .override_output_type_description::<List<orders::Order>>("A page of a list of orders.")
+    Schema::build(
+        Query::default(),
+        Mutation::default(),
+        Subscription::default(),
+    )
+    .register_output_type::<node::Node>()
+    .override_output_type_description::<List<shops::Shop>>("A page of a list of shops.")
+    .override_output_type_description::<shops::NearbyShops>("A page of a search around a place.")
+    .override_output_type_description::<List<vouchers::Voucher>>("A page of a list of vouchers.")
+    .override_output_type_description::<List<orders::Order>>("A page of a list of orders.")
 }

@@ -254,17 +254,11 @@ pub struct LoginPayload {
 }
 
 /// Which sessions to end.
-#[derive(InputObject)]
+#[derive(InputObject, Default)]
 pub struct LogoutInput {
     /// Whether to end every session of the viewer, on all their devices, and not only the one of this token.
     #[graphql(default = false)]
     everywhere: bool,
-}
-
-impl Default for LogoutInput {
-    fn default() -> Self {
-        Self { everywhere: false }
-    }
 }
 
 /// Sessions have ended.
@@ -401,9 +395,10 @@ impl UserMutation {
     ) -> Result<LogoutPayload> {
         let session = ctx.require_viewer()?;
         let users = &ctx.services().users;
-        let ended = match input.everywhere {
-            true => users.logout_everywhere(session.user_id).await,
-            false => users.logout(session).await,
+        let ended = if input.everywhere {
+            users.logout_everywhere(session.user_id).await
+        } else {
+            users.logout(session).await
         };
         Ok(LogoutPayload {
             logged_out: i32::try_from(ended.map_err(api_error)?).unwrap_or(i32::MAX),

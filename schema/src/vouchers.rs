@@ -421,6 +421,22 @@ sale_change!(
     "A sale that was ended."
 );
 
+/// A new total for a sale.
+#[derive(InputObject)]
+pub struct AdjustVoucherStockInput {
+    /// The voucher; the viewer runs its shop.
+    voucher_id: ID,
+    /// Units for sale in all, those that are taken included; 1 to 1,000,000.
+    total: i32,
+}
+
+/// A sale whose total was changed.
+#[derive(SimpleObject)]
+pub struct AdjustVoucherStockPayload {
+    /// The sale as it is now.
+    sale: FlashSale,
+}
+
 /// Making vouchers and running their sales.
 #[derive(Default)]
 pub struct VoucherMutation;
@@ -505,5 +521,26 @@ impl VoucherMutation {
     ) -> Result<EndVoucherPayload> {
         let (session, voucher) = (ctx.require_viewer()?, input.voucher()?);
         EndVoucherPayload::of(ctx.services().orders.end(session, voucher).await)
+    }
+
+    /// Changes the total of an open sale. The shop's merchant, and administrators.
+    ///
+    /// BAD_INPUT when more units are taken already: nothing changes then. TRY_LATER when the sale cannot be reached:
+    /// the new total is then taken up as soon as it can.
+    async fn adjust_voucher_stock(
+        &self,
+        ctx: &Context<'_>,
+        input: AdjustVoucherStockInput,
+    ) -> Result<AdjustVoucherStockPayload> {
+        let session = ctx.require_viewer()?;
+        let voucher = VoucherId(parse_id(&input.voucher_id, "Voucher", "input.voucherId")?);
+        let orders = &ctx.services().orders;
+        let sale = orders
+            .adjust_stock(session, voucher, i64::from(input.total))
+            .await
+            .map_err(api_error)?;
+        Ok(AdjustVoucherStockPayload {
+            sale: FlashSale::new(sale),
+        })
     }
 }

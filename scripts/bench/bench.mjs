@@ -21,6 +21,7 @@ const connections = [50, 500];
 const folder = mkdtempSync(join(tmpdir(), 'lm-bench-'));
 const children = new Set();
 
+const say = (text) => console.error(`bench: ${text}`);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const freePort = () => 10_000 + 2 * Math.floor(Math.random() * 2_500);
 
@@ -49,7 +50,7 @@ async function until(what, look, limit = 60_000) {
 }
 
 const run = (command, args, env = {}) =>
-  execFileSync(command, args, { env: { ...process.env, ...env }, encoding: 'utf8', maxBuffer: 1 << 28 });
+  execFileSync(command, args, { env: { ...process.env, ...env }, encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'pipe'] });
 
 // ---- stores ---------------------------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ function anchor(redis) {
   redis.cli('hset', key('attempts'), 'epoch', '1');
   const keys = ['meta', 'stock', 'buyers', 'orders', 'outbox', 'attempts', 'dead', 'recovery'].map(key);
   const buyer = ['9__rand_int__', '__rand_int__', 'bench-1', '0123456789abcdef0123456789abcdef', '0'];
-  const csv = run('redis-benchmark', ['-p', `${redis.port}`, '-c', '50', '-n', `${count}`, '-r', '999999999999', '--csv',
+  const csv = run('redis-benchmark', ['-p', `${redis.port}`, '-c', '50', '-n', `${count}`, '-r', '2000000000', '--csv',
     'evalsha', sha, `${keys.length}`, ...keys, '1', '1', ...buyer]);
   const taken = Number(redis.cli('hget', key('meta'), 'taken'));
   if (taken < count * 0.999) throw new Error(`the anchor took only ${taken} of ${count} units`);
@@ -144,6 +145,7 @@ async function measure(services, log) {
     LIFEMATE_ID_SECRET: 'only-for-this-benchmark-id-secret', LIFEMATE_WEBHOOK_SECRET: 'only-for-this-benchmark-webhooks',
   };
   run(program, ['migrate', 'up'], env);
+  run(program, ['seed'], env);
   const sessions = join(folder, `${database}.jsonl`);
   run(program, ['admin', 'sessions', '--count', `${count * connections.length + 1}`, '--out', sessions], env);
   const people = readFileSync(sessions, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
@@ -152,17 +154,22 @@ async function measure(services, log) {
   const tokens = join(folder, `${database}.tokens`);
   writeFileSync(tokens, `${people.map((person) => person.token).join('\n')}\n`);
 
+  say(`redis-benchmark, log ${log}`);
   const anchored = anchor(redis);
   const server = launch(`server-${log}`, program, ['serve', '--no-workers'], env);
   await until('the server', async () => (await fetch(`${base}/health/ready`).catch(() => null))?.ok);
   const rows = [];
   const sales = [];
   for (const [index, clients] of connections.entries()) {
+    say(`${count} buyers over ${clients} connections, log ${log}`);
     const sale = await openSale(base, merchant.token, count * 2);
     const result = load(base, sale, tokens, 1 + index * count, clients);
-    sale.taken = Number(redis.cli('hget', `${env.LIFEMATE_DEPLOYMENT}:{v:${sale.number}}:meta`, 'taken'));
+    const taken = () => Number(redis.cli('hget', `${env.LIFEMATE_DEPLOYMENT}:{v:${sale.number}}:meta`, 'taken'));
+    rows.push({ log, clients, anchored, accepted: taken() / result.seconds, ...result });
+    // What was under way when the load ended arrives still.
+    await sleep(1_000);
+    sale.taken = taken();
     sales.push(sale);
-    rows.push({ log, clients, anchored, accepted: sale.taken / result.seconds, ...result });
   }
 
   const drained = await drain(services, redis, env, database, sales);
@@ -175,6 +182,7 @@ async function measure(services, log) {
 async function drain(services, redis, env, database, sales) {
   const count = () => Number(sql(services, `SELECT COUNT(*) FROM ${database}.orders`));
   const wanted = sales.reduce((sum, sale) => sum + sale.taken, 0);
+  say(`${wanted} rows to write`);
   const worker = launch('worker', program, ['work'], env);
   let first = 0;
   await until('all rows', () => {

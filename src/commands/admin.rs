@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use domain::users::{Phone, Role};
@@ -63,26 +64,43 @@ async fn grant(config: &Config, phone: &str, role: RoleName) -> anyhow::Result<(
     let granted = opened.services.users.grant(&phone, role).await;
     opened.close().await;
     let user = granted.context("grant the role")?;
-    say(&format!("{} is {role:?} now (user {})", phone.masked(), schema::scalars::global_id("User", user.id).as_str()));
+    say(&format!(
+        "{} is {role:?} now (user {})",
+        phone.masked(),
+        schema::scalars::global_id("User", user.id).as_str()
+    ));
     Ok(())
 }
 
 async fn sessions(config: &Config, count: u32, out: PathBuf) -> anyhow::Result<()> {
-    ensure!(!config.is_production(), "sessions are minted in the development profile only (profile)");
+    ensure!(
+        !config.is_production(),
+        "sessions are minted in the development profile only (profile)"
+    );
+    // First of all: a file that cannot be written should cost no users.
+    let file = private_file(&out).with_context(|| format!("create {}", out.display()))?;
     let opened = Opened::connect(config).await?;
     let minted = opened.services.users.mint_sessions(count).await;
     opened.close().await;
     let minted = minted.context("mint sessions")?;
-    let file = File::create(&out).with_context(|| format!("create {}", out.display()))?;
     let mut lines = BufWriter::new(file);
     for session in &minted {
         let user_id = schema::scalars::global_id("User", session.user_id.0);
         let line = serde_json::json!({ "userId": user_id.as_str(), "phone": session.phone, "token": session.token });
         writeln!(lines, "{line}").with_context(|| format!("write {}", out.display()))?;
     }
-    lines.flush().with_context(|| format!("write {}", out.display()))?;
+    lines
+        .flush()
+        .with_context(|| format!("write {}", out.display()))?;
     say(&format!("{} sessions in {}", minted.len(), out.display()));
     Ok(())
+}
+
+/// Tokens are keys: for the operator's eyes only.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)
 }
 
 #[expect(clippy::print_stdout, reason = "the answer is what the command is for")]

@@ -45,18 +45,32 @@ pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<ExitCode> 
     if config.is_production() {
         bail!("a drill makes users with sessions, which the production profile does not allow");
     }
-    let urls = if sale.urls.is_empty() { vec![format!("http://{}", config.http_addr)] } else { sale.urls };
+    let urls = if sale.urls.is_empty() {
+        vec![format!("http://{}", config.http_addr)]
+    } else {
+        sale.urls
+    };
     let bar = bar(sale.users)?;
     let shown = bar.clone();
     let progress = Arc::new(move |progress| show(&shown, progress));
-    let options = DrillOptions { urls, users: sale.users, stock: sale.stock, clients: sale.clients, progress };
+    let options = DrillOptions {
+        urls,
+        users: sale.users,
+        stock: sale.stock,
+        clients: sale.clients,
+        progress,
+    };
     let opened = Opened::connect(&config).await?;
     let report = drill::run(&opened.services, options).await;
     opened.close().await;
     bar.finish_and_clear();
     let report = report?;
     print(&report);
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.is_clean() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Drawn on standard error, and only for a person.

@@ -34,7 +34,9 @@ pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
         bar.set_length(total);
         bar.set_position(done);
     });
-    let report = imported.await.with_context(|| format!("import {}", file.display()));
+    let report = imported
+        .await
+        .with_context(|| format!("import {}", file.display()));
     bar.finish_and_clear();
     opened.close().await;
     say(&report?.to_string());

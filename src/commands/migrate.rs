@@ -34,7 +34,9 @@ enum Direction {
 
 pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
     let stores = Stores::database(&config).await?;
-    let db = Db::connect(&stores.urls().database, config.database_max_connections).await.context("connect to database_url")?;
+    let db = Db::connect(&stores.urls().database, config.database_max_connections)
+        .await
+        .context("connect to database_url")?;
     let outcome = apply(&db, args.direction).await;
     db.close().await;
     stores.stop().await;
@@ -44,13 +46,24 @@ pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
 async fn apply(db: &Db, direction: Direction) -> anyhow::Result<()> {
     match direction {
         Direction::Up { steps } => Migrator::up(db.conn(), steps).await.context("migrate up")?,
-        Direction::Down { steps } => Migrator::down(db.conn(), Some(steps)).await.context("migrate down")?,
+        Direction::Down { steps } => Migrator::down(db.conn(), Some(steps))
+            .await
+            .context("migrate down")?,
         Direction::Status => {}
     }
-    let pending = Migrator::get_pending_migrations(db.conn()).await.context("look at the database's tables")?;
+    let pending = Migrator::get_pending_migrations(db.conn())
+        .await
+        .context("look at the database's tables")?;
     let pending: Vec<&str> = pending.iter().map(|step| step.name()).collect();
     for step in Migrator::migrations() {
-        say(if pending.contains(&step.name()) { "pending" } else { "applied" }, step.name());
+        say(
+            if pending.contains(&step.name()) {
+                "pending"
+            } else {
+                "applied"
+            },
+            step.name(),
+        );
     }
     Ok(())
 }

@@ -28,8 +28,22 @@ const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
 const SALES: [(&str, i64, i64, i64, i64, i64); 4] = [
     ("Lunch by the lake", 19_900, 100_000, 1_000, 0, 7 * DAY_MS),
     ("Egg coffee for two", 9_900, 60_000, 200, 0, 7 * DAY_MS),
-    ("The last three bowls of phở", 1_000, 70_000, 3, 0, 7 * DAY_MS),
-    ("Tasting menu, tomorrow", 99_000, 500_000, 50, DAY_MS, 2 * DAY_MS),
+    (
+        "The last three bowls of phở",
+        1_000,
+        70_000,
+        3,
+        0,
+        7 * DAY_MS,
+    ),
+    (
+        "Tasting menu, tomorrow",
+        99_000,
+        500_000,
+        50,
+        DAY_MS,
+        2 * DAY_MS,
+    ),
 ];
 
 /// Nothing can be told.
@@ -47,7 +61,9 @@ pub(crate) async fn run(config: Config, _args: Args) -> anyhow::Result<()> {
     let report = seed(&opened.services).await;
     opened.close().await;
     let SeedReport { shops, sales } = report?;
-    say(&format!("shops: {shops}\nflash sales published: {sales}\nmerchant: {MERCHANT_PHONE}\nadministrator: {ADMIN_PHONE}"));
+    say(&format!(
+        "shops: {shops}\nflash sales published: {sales}\nmerchant: {MERCHANT_PHONE}\nadministrator: {ADMIN_PHONE}"
+    ));
     Ok(())
 }
 
@@ -55,16 +71,30 @@ pub(crate) async fn run(config: Config, _args: Args) -> anyhow::Result<()> {
 pub(crate) async fn seed_if_empty(services: &Services) -> anyhow::Result<()> {
     if services.shops.types().await?.is_empty() {
         let SeedReport { shops, sales } = seed(services).await?;
-        tracing::info!(shops.imported = shops.imported, sales, "added demo data; the merchant's phone is {MERCHANT_PHONE}");
+        tracing::info!(
+            shops.imported = shops.imported,
+            sales,
+            "added demo data; the merchant's phone is {MERCHANT_PHONE}"
+        );
     }
     Ok(())
 }
 
 /// Adds the demo data that is missing.
 pub(crate) async fn seed(services: &Services) -> anyhow::Result<SeedReport> {
-    let shops = services.shops.import(PLACES, |_, _| {}).await.context("import the demo places")?;
-    services.users.grant(&Phone::parse(ADMIN_PHONE)?, Role::Admin).await?;
-    let merchant = services.users.grant(&Phone::parse(MERCHANT_PHONE)?, Role::Merchant).await?;
+    let shops = services
+        .shops
+        .import(PLACES, |_, _| {})
+        .await
+        .context("import the demo places")?;
+    services
+        .users
+        .grant(&Phone::parse(ADMIN_PHONE)?, Role::Admin)
+        .await?;
+    let merchant = services
+        .users
+        .grant(&Phone::parse(MERCHANT_PHONE)?, Role::Merchant)
+        .await?;
     let session = Session::of_command(UserId(merchant.id), Role::Admin);
     let query = NearbyQuery {
         center: GeoPoint::new(LAKE.0, LAKE.1)?,
@@ -76,9 +106,20 @@ pub(crate) async fn seed(services: &Services) -> anyhow::Result<SeedReport> {
     let mut sales = 0;
     for (near, sale) in services.shops.nearby(query).await?.into_iter().zip(SALES) {
         let shop = ShopId(near.shop.id);
-        services.shops.set_owner(shop, Some(UserId(merchant.id))).await?;
-        let filter = FlashSaleFilter { shop_id: Some(shop), state: None };
-        if services.vouchers.flash_sales(filter, None, 1).await?.is_empty() {
+        services
+            .shops
+            .set_owner(shop, Some(UserId(merchant.id)))
+            .await?;
+        let filter = FlashSaleFilter {
+            shop_id: Some(shop),
+            state: None,
+        };
+        if services
+            .vouchers
+            .flash_sales(filter, None, 1)
+            .await?
+            .is_empty()
+        {
             open_sale(services, &session, shop, sale).await?;
             sales += 1;
         }
@@ -100,13 +141,24 @@ async fn open_sale(
         kind: Kind::Seckill,
         title: title.to_owned(),
         sub_title: Some("Flash sale".to_owned()),
-        rules: Some("One for each person. Pay within the time shown, or the unit goes back on sale.".to_owned()),
+        rules: Some(
+            "One for each person. Pay within the time shown, or the unit goes back on sale."
+                .to_owned(),
+        ),
         price: dong(price)?,
         value: dong(value)?,
-        sale: Some(NewSale { begin_ms: now + begin, end_ms: now + end, total, per_user_limit: 1, max_attempts: None }),
+        sale: Some(NewSale {
+            begin_ms: now + begin,
+            end_ms: now + end,
+            total,
+            per_user_limit: 1,
+            max_attempts: None,
+        }),
     };
     let voucher = services.vouchers.create(session, new).await?;
-    publish(services, session, VoucherId(voucher.id)).await.with_context(|| format!("publish {title}"))
+    publish(services, session, VoucherId(voucher.id))
+        .await
+        .with_context(|| format!("publish {title}"))
 }
 
 /// Publishes, also while a fresh Redis is still being prepared.

@@ -17,11 +17,15 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
-    let work = if args.no_workers { Work::Elsewhere } else { Work::Inside };
+    let work = if args.no_workers {
+        Work::Elsewhere
+    } else {
+        Work::Inside
+    };
     let (embedded, production) = (config.database_url.is_none(), config.is_production());
     let server = Server::start_with(config, work).await?;
     if embedded && !production {
-        seed::seed_if_empty(server.services()).await.context("fill the empty database with demo data")?;
+        add_demo_data(&server).await;
     }
     if !production {
         announce(server.url());
@@ -34,7 +38,21 @@ pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what the person who started it wants to know first")]
+/// A server without demo data is still a server.
+async fn add_demo_data(server: &Server) {
+    if let Err(error) = seed::seed_if_empty(server.services()).await {
+        let error = format!("{error:#}");
+        tracing::warn!(
+            error,
+            "the demo data is not complete; `lifemate seed` adds what is missing"
+        );
+    }
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "what the person who started it wants to know first"
+)]
 fn announce(url: &str) {
     println!("GraphiQL is at {url}/");
 }
@@ -49,7 +67,10 @@ impl Signals {
     /// From here on they no longer kill the process.
     pub(super) fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("listen to signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
 
     /// The next of them.

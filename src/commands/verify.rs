@@ -15,11 +15,20 @@ pub(crate) struct Args {}
 
 pub(crate) async fn run(config: Config, _args: Args) -> anyhow::Result<ExitCode> {
     let opened = Opened::connect(&config).await?;
-    let checks = opened.services.orders.verify().await.context("ask the stores");
+    let checks = opened
+        .services
+        .orders
+        .verify()
+        .await
+        .context("ask the stores");
     opened.close().await;
     let checks = checks?;
     print(&checks);
-    Ok(if checks.iter().any(Check::is_failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if checks.iter().any(Check::is_failed) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 #[expect(clippy::print_stdout, reason = "the output of the command")]

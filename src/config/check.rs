@@ -39,7 +39,10 @@ pub(super) fn values(config: &Config) -> Result<(), ConfigError> {
     within("code_resend_secs", config.code_resend_secs, 1..=3600)?;
     for (key, secret) in secrets(config) {
         if secret.expose().len() < SHORTEST_SECRET {
-            return wrong(key, format!("must have at least {SHORTEST_SECRET} characters"));
+            return wrong(
+                key,
+                format!("must have at least {SHORTEST_SECRET} characters"),
+            );
         }
     }
     match EnvFilter::try_new(&config.log) {
@@ -51,18 +54,31 @@ pub(super) fn values(config: &Config) -> Result<(), ConfigError> {
 /// Values that depend on each other.
 pub(super) fn related(config: &Config) -> Result<(), ConfigError> {
     if config.answer_mode == AnswerMode::RedisAndKafka {
-        let why = if config.kafka_brokers.is_none() { "needs kafka_brokers" } else { "redis_and_kafka is not available yet" };
+        let why = if config.kafka_brokers.is_none() {
+            "needs kafka_brokers"
+        } else {
+            "redis_and_kafka is not available yet"
+        };
         return wrong("answer_mode", why);
     }
     if config.webhook_secret_previous.is_some() && config.webhook_secret.is_none() {
-        return wrong("webhook_secret_previous", "is of no use without webhook_secret");
+        return wrong(
+            "webhook_secret_previous",
+            "is of no use without webhook_secret",
+        );
     }
     if config.code_sender == CodeSender::Webhook {
         if config.code_webhook_url.is_none() {
-            return wrong("code_webhook_url", "is needed with code_sender = \"webhook\"");
+            return wrong(
+                "code_webhook_url",
+                "is needed with code_sender = \"webhook\"",
+            );
         }
         if config.code_webhook_secret.is_none() {
-            return wrong("code_webhook_secret", "is needed with code_sender = \"webhook\"");
+            return wrong(
+                "code_webhook_secret",
+                "is needed with code_sender = \"webhook\"",
+            );
         }
     }
     Ok(())
@@ -74,35 +90,62 @@ pub(super) fn production(config: &Config) -> Result<(), ConfigError> {
         return wrong("unsafe_redis", "must be false in the production profile");
     }
     if config.code_sender == CodeSender::Console {
-        return wrong("code_sender", "must be webhook in the production profile: login codes do not belong on standard output");
+        return wrong(
+            "code_sender",
+            "must be webhook in the production profile: login codes do not belong on standard output",
+        );
     }
-    for (key, secret) in [("id_secret", &config.id_secret), ("webhook_secret", &config.webhook_secret)] {
+    for (key, secret) in [
+        ("id_secret", &config.id_secret),
+        ("webhook_secret", &config.webhook_secret),
+    ] {
         if secret.is_none() {
             return wrong(key, "must be set in the production profile");
         }
     }
     for (key, secret) in secrets(config) {
         if is_placeholder(secret) {
-            return wrong(key, "is a placeholder; the production profile needs a secret of your own, for example from `openssl rand -hex 32`");
+            return wrong(
+                key,
+                "is a placeholder; the production profile needs a secret of your own, for example from `openssl rand -hex 32`",
+            );
         }
         if secret.expose().len() < SHORTEST_PRODUCTION_SECRET {
-            return wrong(key, format!("must have at least {SHORTEST_PRODUCTION_SECRET} characters in the production profile"));
+            return wrong(
+                key,
+                format!(
+                    "must have at least {SHORTEST_PRODUCTION_SECRET} characters in the production profile"
+                ),
+            );
         }
     }
     let set = secrets(config);
-    let repeated = set.iter().enumerate().find(|(i, (_, secret))| set[..*i].iter().any(|(_, other)| other == secret));
+    let repeated = set
+        .iter()
+        .enumerate()
+        .find(|(i, (_, secret))| set[..*i].iter().any(|(_, other)| other == secret));
     match repeated {
-        Some((_, (key, _))) => wrong(key, "must differ from the other secrets in the production profile"),
+        Some((_, (key, _))) => wrong(
+            key,
+            "must differ from the other secrets in the production profile",
+        ),
         None => Ok(()),
     }
 }
 
 fn stores(config: &Config) -> Result<(), ConfigError> {
-    within("database_max_connections", config.database_max_connections, 2..=1000)?;
+    within(
+        "database_max_connections",
+        config.database_max_connections,
+        2..=1000,
+    )?;
     if let Some(url) = &config.database_url {
         database_url(url)?;
     }
-    for (key, url) in [("redis_url", &config.redis_url), ("cache_redis_url", &config.cache_redis_url)] {
+    for (key, url) in [
+        ("redis_url", &config.redis_url),
+        ("cache_redis_url", &config.cache_redis_url),
+    ] {
         if let Some(url) = url {
             redis_url(key, url)?;
         }
@@ -110,7 +153,11 @@ fn stores(config: &Config) -> Result<(), ConfigError> {
     if let Some(url) = &config.code_webhook_url {
         web_url("code_webhook_url", url)?;
     }
-    for broker in config.kafka_brokers.iter().flat_map(|brokers| brokers.split(',')) {
+    for broker in config
+        .kafka_brokers
+        .iter()
+        .flat_map(|brokers| brokers.split(','))
+    {
         address("kafka_brokers", broker.trim())?;
     }
     Ok(())
@@ -123,14 +170,26 @@ fn secrets(config: &Config) -> Vec<(&'static str, &Secret)> {
         ("webhook_secret_previous", &config.webhook_secret_previous),
         ("code_webhook_secret", &config.code_webhook_secret),
     ];
-    all.into_iter().filter_map(|(key, secret)| Some((key, secret.as_ref()?))).collect()
+    all.into_iter()
+        .filter_map(|(key, secret)| Some((key, secret.as_ref()?)))
+        .collect()
 }
 
 /// Our own placeholders, the usual words of examples, and text without any variety.
 fn is_placeholder(secret: &Secret) -> bool {
     let text = secret.expose().to_ascii_lowercase();
     let known = [PLACEHOLDER_ID_SECRET, PLACEHOLDER_WEBHOOK_SECRET].contains(&text.as_str());
-    let words = ["placeholder", "development", "change-me", "changeme", "change_me", "example", "your-", "secret", "password"];
+    let words = [
+        "placeholder",
+        "development",
+        "change-me",
+        "changeme",
+        "change_me",
+        "example",
+        "your-",
+        "secret",
+        "password",
+    ];
     let mut letters: Vec<char> = text.chars().collect();
     letters.sort_unstable();
     letters.dedup();
@@ -141,22 +200,35 @@ fn is_placeholder(secret: &Secret) -> bool {
 fn address(key: &str, text: &str) -> Result<(), ConfigError> {
     let fits = text.rsplit_once(':').is_some_and(|(host, port)| {
         let bracketed = host.starts_with('[') && host.ends_with(']');
-        let host_fits = !host.is_empty() && !host.contains(['/', ' ', '@']) && (bracketed || !host.contains(':'));
+        let host_fits = !host.is_empty()
+            && !host.contains(['/', ' ', '@'])
+            && (bracketed || !host.contains(':'));
         host_fits && port.parse::<u16>().is_ok()
     });
-    if fits { Ok(()) } else { wrong(key, "must be host:port, for example 127.0.0.1:8000") }
+    if fits {
+        Ok(())
+    } else {
+        wrong(key, "must be host:port, for example 127.0.0.1:8000")
+    }
 }
 
 /// The value is never quoted: it may hold a password.
 fn database_url(text: &str) -> Result<(), ConfigError> {
     let key = "database_url";
     let Ok(url) = Url::parse(text) else {
-        return wrong(key, "is not a URL such as mysql://user:password@host:3306/database");
+        return wrong(
+            key,
+            "is not a URL such as mysql://user:password@host:3306/database",
+        );
     };
     match url.scheme() {
         "sqlite" => Ok(()),
-        "mysql" | "postgres" | "postgresql" if url.host_str().is_none_or(str::is_empty) => wrong(key, "names no host"),
-        "mysql" | "postgres" | "postgresql" if url.path().trim_start_matches('/').is_empty() => wrong(key, "names no database"),
+        "mysql" | "postgres" | "postgresql" if url.host_str().is_none_or(str::is_empty) => {
+            wrong(key, "names no host")
+        }
+        "mysql" | "postgres" | "postgresql" if url.path().trim_start_matches('/').is_empty() => {
+            wrong(key, "names no database")
+        }
         "mysql" | "postgres" | "postgresql" => Ok(()),
         _ => wrong(key, "must start with sqlite://, mysql:// or postgres://"),
     }
@@ -167,7 +239,9 @@ fn redis_url(key: &str, text: &str) -> Result<(), ConfigError> {
         return wrong(key, "is not a URL such as redis://:password@host:6379");
     };
     match url.scheme() {
-        "redis" | "rediss" if url.host_str().is_none_or(str::is_empty) => wrong(key, "names no host"),
+        "redis" | "rediss" if url.host_str().is_none_or(str::is_empty) => {
+            wrong(key, "names no host")
+        }
         "redis+unix" | "unix" if url.path().is_empty() => wrong(key, "names no socket"),
         "redis" | "rediss" | "redis+unix" | "unix" => Ok(()),
         _ => wrong(key, "must start with redis://, rediss:// or redis+unix://"),
@@ -176,9 +250,15 @@ fn redis_url(key: &str, text: &str) -> Result<(), ConfigError> {
 
 fn web_url(key: &str, text: &str) -> Result<(), ConfigError> {
     let fits = Url::parse(text).is_ok_and(|url| {
-        matches!(url.scheme(), "http" | "https") && url.host_str().is_some() && url.fragment().is_none()
+        matches!(url.scheme(), "http" | "https")
+            && url.host_str().is_some()
+            && url.fragment().is_none()
     });
-    if fits { Ok(()) } else { wrong(key, "must be an http:// or https:// address") }
+    if fits {
+        Ok(())
+    } else {
+        wrong(key, "must be an http:// or https:// address")
+    }
 }
 
 /// An origin as browsers send it: scheme, host, port unless it is the scheme's own, and nothing after it.
@@ -186,20 +266,48 @@ fn web_origin(text: &str) -> Result<(), ConfigError> {
     let fits = Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
     });
-    if fits { Ok(()) } else { wrong("allowed_origins", format!("{text:?} is no origin such as https://app.example.org")) }
+    if fits {
+        Ok(())
+    } else {
+        wrong(
+            "allowed_origins",
+            format!("{text:?} is no origin such as https://app.example.org"),
+        )
+    }
 }
 
 /// Fits Redis keys with hash tags, Kafka topic names and file names.
 fn deployment(name: &str) -> Result<(), ConfigError> {
-    let fits = (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-    if fits { Ok(()) } else { wrong("deployment", "must be 1 to 64 letters, digits, `-`, `_` or `.`") }
+    let fits = (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    if fits {
+        Ok(())
+    } else {
+        wrong(
+            "deployment",
+            "must be 1 to 64 letters, digits, `-`, `_` or `.`",
+        )
+    }
 }
 
-fn within<T: PartialOrd + Display>(key: &str, value: T, range: RangeInclusive<T>) -> Result<(), ConfigError> {
+fn within<T: PartialOrd + Display>(
+    key: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), ConfigError> {
     if range.contains(&value) {
         Ok(())
     } else {
-        wrong(key, format!("must be between {} and {}, not {value}", range.start(), range.end()))
+        wrong(
+            key,
+            format!(
+                "must be between {} and {}, not {value}",
+                range.start(),
+                range.end()
+            ),
+        )
     }
 }
 

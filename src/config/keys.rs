@@ -27,8 +27,25 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "profile",
         help: "development or production",
-        read: |c, v| put(&mut c.profile, choice(v, &[("development", Profile::Development), ("production", Profile::Production)])),
-        show: |c| shown(if c.is_production() { "production" } else { "development" }),
+        read: |c, v| {
+            put(
+                &mut c.profile,
+                choice(
+                    v,
+                    &[
+                        ("development", Profile::Development),
+                        ("production", Profile::Production),
+                    ],
+                ),
+            )
+        },
+        show: |c| {
+            shown(if c.is_production() {
+                "production"
+            } else {
+                "development"
+            })
+        },
     },
     Key {
         name: "http_addr",
@@ -45,7 +62,12 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "allowed_origins",
         help: "origins besides the server's own that browsers may call from",
-        read: |c, v| put(&mut c.allowed_origins, Ok(list(v).map(str::to_owned).collect())),
+        read: |c, v| {
+            put(
+                &mut c.allowed_origins,
+                Ok(list(v).map(str::to_owned).collect()),
+            )
+        },
         show: |c| Some(shown_list(&c.allowed_origins)),
     },
     Key {
@@ -93,7 +115,12 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "unsafe_redis",
         help: "sell from a Redis that may lose orders; refused in production",
-        read: |c, v| put(&mut c.unsafe_redis, choice(v, &[("true", true), ("false", false)])),
+        read: |c, v| {
+            put(
+                &mut c.unsafe_redis,
+                choice(v, &[("true", true), ("false", false)]),
+            )
+        },
         show: |c| Some(c.unsafe_redis.to_string()),
     },
     Key {
@@ -200,35 +227,76 @@ pub(super) const KEYS: &[Key] = &[
     },
 ];
 
-const GROUP_PROTOCOLS: &[(&str, GroupProtocol)] =
-    &[("auto", GroupProtocol::Auto), ("classic", GroupProtocol::Classic), ("consumer", GroupProtocol::Consumer)];
-const ANSWER_MODES: &[(&str, AnswerMode)] = &[("redis", AnswerMode::Redis), ("redis_and_kafka", AnswerMode::RedisAndKafka)];
-const CODE_SENDERS: &[(&str, CodeSender)] = &[("console", CodeSender::Console), ("webhook", CodeSender::Webhook)];
+const GROUP_PROTOCOLS: &[(&str, GroupProtocol)] = &[
+    ("auto", GroupProtocol::Auto),
+    ("classic", GroupProtocol::Classic),
+    ("consumer", GroupProtocol::Consumer),
+];
+const ANSWER_MODES: &[(&str, AnswerMode)] = &[
+    ("redis", AnswerMode::Redis),
+    ("redis_and_kafka", AnswerMode::RedisAndKafka),
+];
+const CODE_SENDERS: &[(&str, CodeSender)] = &[
+    ("console", CodeSender::Console),
+    ("webhook", CodeSender::Webhook),
+];
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 
 /// `; did you mean …?` for a slip of the pen, or nothing.
 pub(super) fn suggestion(name: &str) -> String {
     let near = KEYS.iter().find(|key| {
-        let same = key.name.chars().zip(name.chars()).filter(|(a, b)| a == b).count();
-        let suffix = key.name.chars().rev().zip(name.chars().rev()).take_while(|(a, b)| a == b).count();
-        let prefix = key.name.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
+        let same = key
+            .name
+            .chars()
+            .zip(name.chars())
+            .filter(|(a, b)| a == b)
+            .count();
+        let suffix = key
+            .name
+            .chars()
+            .rev()
+            .zip(name.chars().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        let prefix = key
+            .name
+            .chars()
+            .zip(name.chars())
+            .take_while(|(a, b)| a == b)
+            .count();
         let longest = key.name.len().max(name.len());
         longest.abs_diff(same.max(prefix + suffix)) <= 2
     });
-    near.map(|key| format!("; did you mean `{}`?", key.name)).unwrap_or_default()
+    near.map(|key| format!("; did you mean `{}`?", key.name))
+        .unwrap_or_default()
 }
 
 /// An address with its password masked; an address that is none is masked as a whole.
 pub(crate) fn mask_url(url: &str) -> String {
-    let Ok(mut parsed) = Url::parse(url) else { return MASK.to_owned() };
+    let Ok(mut parsed) = Url::parse(url) else {
+        return MASK.to_owned();
+    };
     if parsed.password().is_some() && parsed.set_password(Some(MASK)).is_err() {
         return MASK.to_owned();
     }
-    let secret = |name: &str| ["password", "pass", "secret", "token", "key"].iter().any(|word| name.contains(word));
+    let secret = |name: &str| {
+        ["password", "pass", "secret", "token", "key"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
     if parsed.query_pairs().any(|(name, _)| secret(&name)) {
         let pairs: Vec<(String, String)> = parsed
             .query_pairs()
-            .map(|(name, value)| (name.to_string(), if secret(&name) { MASK.to_owned() } else { value.to_string() }))
+            .map(|(name, value)| {
+                (
+                    name.to_string(),
+                    if secret(&name) {
+                        MASK.to_owned()
+                    } else {
+                        value.to_string()
+                    },
+                )
+            })
             .collect();
         parsed.query_pairs_mut().clear().extend_pairs(pairs);
     }
@@ -241,11 +309,15 @@ fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.trim().parse().map_err(|_| format!("must be a whole number, not {text:?}"))
+    text.trim()
+        .parse()
+        .map_err(|_| format!("must be a whole number, not {text:?}"))
 }
 
 fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
-    let found = words.iter().find(|(word, _)| text.trim().eq_ignore_ascii_case(word));
+    let found = words
+        .iter()
+        .find(|(word, _)| text.trim().eq_ignore_ascii_case(word));
     found.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         format!("must be one of {}, not {text:?}", known.join(", "))
@@ -253,11 +325,16 @@ fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
 }
 
 fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
-    words.iter().find(|(_, known)| *known == value).map_or("", |(word, _)| word)
+    words
+        .iter()
+        .find(|(_, known)| *known == value)
+        .map_or("", |(word, _)| word)
 }
 
 fn list(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|item| !item.is_empty())
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of `Key::show`")]
@@ -266,7 +343,10 @@ fn shown(value: impl Display) -> Option<String> {
 }
 
 fn shown_list(values: &[impl Display]) -> String {
-    let items: Vec<String> = values.iter().map(|value| literal(&value.to_string())).collect();
+    let items: Vec<String> = values
+        .iter()
+        .map(|value| literal(&value.to_string()))
+        .collect();
     format!("[{}]", items.join(", "))
 }
 
@@ -289,9 +369,18 @@ mod tests {
 
     #[test]
     fn passwords_in_addresses_are_masked() {
-        assert_eq!(mask_url("mysql://root:hidden@db:3306/lifemate"), "mysql://root:***@db:3306/lifemate");
-        assert_eq!(mask_url("postgres://db/lifemate?password=hidden&sslmode=require"), "postgres://db/lifemate?password=***&sslmode=require");
-        assert_eq!(mask_url("redis://:hidden@cache:6379"), "redis://:***@cache:6379");
+        assert_eq!(
+            mask_url("mysql://root:hidden@db:3306/lifemate"),
+            "mysql://root:***@db:3306/lifemate"
+        );
+        assert_eq!(
+            mask_url("postgres://db/lifemate?password=hidden&sslmode=require"),
+            "postgres://db/lifemate?password=***&sslmode=require"
+        );
+        assert_eq!(
+            mask_url("redis://:hidden@cache:6379"),
+            "redis://:***@cache:6379"
+        );
         assert_eq!(mask_url("no address hidden"), "***");
     }
 

@@ -16,11 +16,15 @@ impl Network {
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.base, address.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.prefix))
+                    .unwrap_or(0);
                 base.to_bits() & mask == address.to_bits() & mask
             }
             (IpAddr::V6(base), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.prefix))
+                    .unwrap_or(0);
                 base.to_bits() & mask == address.to_bits() & mask
             }
             _ => false,
@@ -40,7 +44,11 @@ impl FromStr for Network {
         let base: IpAddr = address.parse().map_err(|_| wrong())?;
         let longest = if base.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.unwrap_or(longest);
-        if prefix > longest { Err(wrong()) } else { Ok(Self { base, prefix }) }
+        if prefix > longest {
+            Err(wrong())
+        } else {
+            Ok(Self { base, prefix })
+        }
     }
 }
 
@@ -60,8 +68,18 @@ mod tests {
         assert!(network.contains("10.1.255.1".parse().unwrap()));
         assert!(network.contains("::ffff:10.1.2.3".parse().unwrap()));
         assert!(!network.contains("10.2.0.1".parse().unwrap()));
-        assert!("0.0.0.0/0".parse::<Network>().unwrap().contains("203.0.113.9".parse().unwrap()));
-        assert!(!"::1".parse::<Network>().unwrap().contains("::2".parse().unwrap()));
+        assert!(
+            "0.0.0.0/0"
+                .parse::<Network>()
+                .unwrap()
+                .contains("203.0.113.9".parse().unwrap())
+        );
+        assert!(
+            !"::1"
+                .parse::<Network>()
+                .unwrap()
+                .contains("::2".parse().unwrap())
+        );
     }
 
     #[test]

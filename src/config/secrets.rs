@@ -9,12 +9,14 @@ use anyhow::Context;
 use domain::settings::Secret;
 use rand::RngCore;
 
-use super::{Config, read_toml};
+use super::Config;
+use super::layers::read_toml;
 
 /// Public, so worth nothing: several development nodes on the same stores agree on it without being told.
 pub(super) const PLACEHOLDER_ID_SECRET: &str = "lifemate-development-placeholder-id-secret";
 /// As [`PLACEHOLDER_ID_SECRET`], for payment callbacks.
-pub(super) const PLACEHOLDER_WEBHOOK_SECRET: &str = "lifemate-development-placeholder-webhook-secret";
+pub(super) const PLACEHOLDER_WEBHOOK_SECRET: &str =
+    "lifemate-development-placeholder-webhook-secret";
 /// Random secrets of one data folder, so that IDs survive a restart.
 const FILE: &str = "secrets.toml";
 
@@ -31,26 +33,46 @@ pub(super) fn resolve(config: &Config) -> anyhow::Result<Secrets> {
         (Some(id), Some(webhook)) => (id.clone(), webhook.clone()),
         (id, webhook) => {
             let (own_id, own_webhook) = fallback(config)?;
-            (id.clone().unwrap_or(own_id), webhook.clone().unwrap_or(own_webhook))
+            (
+                id.clone().unwrap_or(own_id),
+                webhook.clone().unwrap_or(own_webhook),
+            )
         }
     };
-    let webhook = [Some(webhook), config.webhook_secret_previous.clone()].into_iter().flatten().collect();
+    let webhook = [Some(webhook), config.webhook_secret_previous.clone()]
+        .into_iter()
+        .flatten()
+        .collect();
     Ok(Secrets { id, webhook })
 }
 
 fn fallback(config: &Config) -> anyhow::Result<(Secret, Secret)> {
     if config.database_url.is_some() || config.redis_url.is_some() {
-        return Ok((Secret::new(PLACEHOLDER_ID_SECRET), Secret::new(PLACEHOLDER_WEBHOOK_SECRET)));
+        return Ok((
+            Secret::new(PLACEHOLDER_ID_SECRET),
+            Secret::new(PLACEHOLDER_WEBHOOK_SECRET),
+        ));
     }
     let file = config.data_dir.join(FILE);
     if !file.exists() {
-        write_new(&config.data_dir, &file).with_context(|| format!("write new secrets to {}", file.display()))?;
+        write_new(&config.data_dir, &file)
+            .with_context(|| format!("write new secrets to {}", file.display()))?;
     }
     let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
     let values = read_toml(&text)?;
-    let value = |name: &str| values.iter().find(|(key, _)| key == name).map(|(_, value)| Secret::new(value.clone()));
+    let value = |name: &str| {
+        values
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| Secret::new(value.clone()))
+    };
     let both = value("id_secret").zip(value("webhook_secret"));
-    both.with_context(|| format!("{} lacks id_secret or webhook_secret; delete it to have it made anew", file.display()))
+    both.with_context(|| {
+        format!(
+            "{} lacks id_secret or webhook_secret; delete it to have it made anew",
+            file.display()
+        )
+    })
 }
 
 /// Appears as a whole or not at all; whoever comes second keeps the first one's.
@@ -63,7 +85,11 @@ fn write_new(folder: &Path, file: &Path) -> anyhow::Result<()> {
         hex::encode(random::<32>()),
         hex::encode(random::<32>())
     );
-    let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let mut out = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()?;
     let linked = fs::hard_link(&draft, file);

@@ -38,13 +38,28 @@ impl Counter {
             .pool_max_idle_per_host(usize::try_from(clients).unwrap_or(usize::MAX))
             .build()
             .context("make an HTTP client")?;
-        Ok(Self { http, graphql: format!("{}/graphql", url.trim_end_matches('/')) })
+        Ok(Self {
+            http,
+            graphql: format!("{}/graphql", url.trim_end_matches('/')),
+        })
     }
 
     /// Runs one operation; the whole answer.
-    pub(super) async fn ask(&self, token: &str, query: &str, variables: Value) -> reqwest::Result<Value> {
+    pub(super) async fn ask(
+        &self,
+        token: &str,
+        query: &str,
+        variables: Value,
+    ) -> reqwest::Result<Value> {
         let body = json!({ "query": query, "variables": variables });
-        self.http.post(&self.graphql).bearer_auth(token).json(&body).send().await?.json().await
+        self.http
+            .post(&self.graphql)
+            .bearer_auth(token)
+            .json(&body)
+            .send()
+            .await?
+            .json()
+            .await
     }
 }
 
@@ -83,7 +98,13 @@ impl Buyer {
             },
             _ => Habit::Once,
         };
-        Self { user: session.user_id, token: session.token, number, request: format!("{run}-{number}"), habit }
+        Self {
+            user: session.user_id,
+            token: session.token,
+            number,
+            request: format!("{run}-{number}"),
+            habit,
+        }
     }
 
     /// Does all his clicks, and returns what came of them.
@@ -91,7 +112,10 @@ impl Buyer {
         match self.habit {
             Habit::Once => self.insist(venue, &self.request).await,
             Habit::DoubleClick => {
-                let (mut first, second) = tokio::join!(self.insist(venue, &self.request), self.insist(venue, &self.request));
+                let (mut first, second) = tokio::join!(
+                    self.insist(venue, &self.request),
+                    self.insist(venue, &self.request)
+                );
                 first.extend(second);
                 first
             }
@@ -101,7 +125,8 @@ impl Buyer {
                 clicks
             }
             Habit::HangsUp { after, comes_back } => {
-                let clicked = tokio::time::timeout(after, self.click(venue, &self.request, 0)).await;
+                let clicked =
+                    tokio::time::timeout(after, self.click(venue, &self.request, 0)).await;
                 let mut clicks = vec![match clicked {
                     Ok((click, _)) => click,
                     Err(_) => self.unanswered(&self.request),
@@ -132,41 +157,73 @@ impl Buyer {
         let counter = &venue.counters[turn % venue.counters.len()];
         let input = json!({ "voucherId": venue.voucher, "clientRequestId": request });
         let began = Instant::now();
-        match counter.ask(&self.token, SECKILL, json!({ "input": input })).await {
+        match counter
+            .ask(&self.token, SECKILL, json!({ "input": input }))
+            .await
+        {
             Ok(answer) => {
                 let latency = Some(began.elapsed());
                 let (said, pause) = read(&answer);
-                (Click { user: self.user, request: request.to_owned(), said, latency }, pause)
+                (
+                    Click {
+                        user: self.user,
+                        request: request.to_owned(),
+                        said,
+                        latency,
+                    },
+                    pause,
+                )
             }
             Err(_) => (self.unanswered(request), Some(PAUSE)),
         }
     }
 
     fn unanswered(&self, request: &str) -> Click {
-        Click { user: self.user, request: request.to_owned(), said: Said::Unknown, latency: None }
+        Click {
+            user: self.user,
+            request: request.to_owned(),
+            said: Said::Unknown,
+            latency: None,
+        }
     }
 }
 
 /// What an answer says, and how long to wait where it says "not now".
 fn read(answer: &Value) -> (Said, Option<Duration>) {
     if let Some(error) = answer.pointer("/errors/0") {
-        let code = error.pointer("/extensions/code").and_then(Value::as_str).unwrap_or("ERROR");
-        let pause = matches!(code, "TRY_LATER" | "UNAVAILABLE" | "RATE_LIMITED").then(|| pause_of(&error["extensions"]));
+        let code = error
+            .pointer("/extensions/code")
+            .and_then(Value::as_str)
+            .unwrap_or("ERROR");
+        let pause = matches!(code, "TRY_LATER" | "UNAVAILABLE" | "RATE_LIMITED")
+            .then(|| pause_of(&error["extensions"]));
         return (Said::Refused(code.to_owned()), pause);
     }
-    let result = answer.pointer("/data/seckillVoucher/result").unwrap_or(&Value::Null);
-    let order = |path: &str| result.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let result = answer
+        .pointer("/data/seckillVoucher/result")
+        .unwrap_or(&Value::Null);
+    let order = |path: &str| {
+        result
+            .pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     match result["__typename"].as_str().unwrap_or("NO_ANSWER") {
         "SeckillAccepted" => (Said::Accepted(order("/order/id")), None),
         "AlreadyOrdered" => (Said::Already(order("/order/id")), None),
         "SeckillPending" => (Said::Pending(order("/orderId")), None),
-        kind @ ("TryLater" | "RateLimited") => (Said::Refused(kind.to_owned()), Some(pause_of(result))),
+        kind @ ("TryLater" | "RateLimited") => {
+            (Said::Refused(kind.to_owned()), Some(pause_of(result)))
+        }
         kind => (Said::Refused(kind.to_owned()), None),
     }
 }
 
 fn pause_of(holder: &Value) -> Duration {
-    holder["retryAfterMs"].as_u64().map_or(PAUSE, Duration::from_millis)
+    holder["retryAfterMs"]
+        .as_u64()
+        .map_or(PAUSE, Duration::from_millis)
 }
 
 #[cfg(test)]
@@ -179,10 +236,19 @@ mod tests {
         let accepted = result(json!({ "__typename": "SeckillAccepted", "order": { "id": "x" } }));
         assert_eq!(read(&accepted), (Said::Accepted("x".to_owned()), None));
         let later = result(json!({ "__typename": "TryLater", "retryAfterMs": 500 }));
-        assert_eq!(read(&later), (Said::Refused("TryLater".to_owned()), Some(Duration::from_millis(500))));
+        assert_eq!(
+            read(&later),
+            (
+                Said::Refused("TryLater".to_owned()),
+                Some(Duration::from_millis(500))
+            )
+        );
         let sold_out = result(json!({ "__typename": "SoldOut" }));
         assert_eq!(read(&sold_out), (Said::Refused("SoldOut".to_owned()), None));
         let unavailable = json!({ "data": null, "errors": [{ "message": "", "extensions": { "code": "UNAVAILABLE" } }] });
-        assert_eq!(read(&unavailable), (Said::Refused("UNAVAILABLE".to_owned()), Some(PAUSE)));
+        assert_eq!(
+            read(&unavailable),
+            (Said::Refused("UNAVAILABLE".to_owned()), Some(PAUSE))
+        );
     }
 }

@@ -95,9 +95,18 @@ pub(crate) struct Venue {
 /// # Errors
 /// When the sale cannot be prepared or the stores cannot be asked.
 pub async fn run(services: &Services, options: DrillOptions) -> anyhow::Result<DrillReport> {
-    ensure!(!options.urls.is_empty(), "a drill needs the address of a server");
-    ensure!((1..=USERS_MAX).contains(&options.users), "a drill has 1 to {USERS_MAX} users");
-    ensure!(options.stock >= 1 && options.clients >= 1, "a drill needs a unit and a client at least");
+    ensure!(
+        !options.urls.is_empty(),
+        "a drill needs the address of a server"
+    );
+    ensure!(
+        (1..=USERS_MAX).contains(&options.users),
+        "a drill has 1 to {USERS_MAX} users"
+    );
+    ensure!(
+        options.stock >= 1 && options.clients >= 1,
+        "a drill needs a unit and a client at least"
+    );
     (options.progress)(Progress::Preparing);
     let (venue, buyers) = stage::prepare(services, &options).await?;
     let (venue, buyers) = (Arc::new(venue), Arc::new(buyers));
@@ -116,12 +125,30 @@ pub async fn run(services: &Services, options: DrillOptions) -> anyhow::Result<D
 
     (options.progress)(Progress::Checking);
     let checks = oracle::check(services, &venue, &buyers, &history, &samples).await?;
-    let rows = services.orders.rows_of_sale(venue.voucher_id).await.context("read the sale's orders")?;
-    Ok(DrillReport::new(&options, &history, took, &rows, report::Findings { settled, checks, samples: samples.seen }))
+    let rows = services
+        .orders
+        .rows_of_sale(venue.voucher_id)
+        .await
+        .context("read the sale's orders")?;
+    Ok(DrillReport::new(
+        &options,
+        &history,
+        took,
+        &rows,
+        report::Findings {
+            settled,
+            checks,
+            samples: samples.seen,
+        },
+    ))
 }
 
 /// Lets all buyers click, `clients` at a time.
-async fn sell(venue: &Arc<Venue>, buyers: &Arc<Vec<Buyer>>, options: &DrillOptions) -> anyhow::Result<Vec<Click>> {
+async fn sell(
+    venue: &Arc<Venue>,
+    buyers: &Arc<Vec<Buyer>>,
+    options: &DrillOptions,
+) -> anyhow::Result<Vec<Click>> {
     let next = Arc::new(AtomicUsize::new(0));
     let clients = (0..options.clients).map(|_| {
         let (venue, buyers, next) = (Arc::clone(venue), Arc::clone(buyers), Arc::clone(&next));
@@ -158,7 +185,9 @@ async fn sample(services: Services, voucher: VoucherId, stop: CancellationToken)
             _ = tick.tick() => {}
         }
         // A Redis that is away, or a sale that is being recovered, shows nothing to judge.
-        let Ok(books) = services.orders.books(voucher).await else { continue };
+        let Ok(books) = services.orders.books(voucher).await else {
+            continue;
+        };
         if books.not_ready() {
             continue;
         }

@@ -25,8 +25,15 @@ const TOLD: usize = 5;
 const PEEK: &str = "query($id: ID!) { viewer { order(id: $id) { id } } }";
 
 /// Waits until the outbox is empty and every accepted order has a row or a reject; `Err` says what is left after 60 s.
-pub(super) async fn wait_until_quiet(services: &Services, venue: &Venue, history: &[Click]) -> Result<Duration, String> {
-    let mut missing: Vec<OrderId> = accepted(services, history).keys().map(|key| key.order).collect();
+pub(super) async fn wait_until_quiet(
+    services: &Services,
+    venue: &Venue,
+    history: &[Click],
+) -> Result<Duration, String> {
+    let mut missing: Vec<OrderId> = accepted(services, history)
+        .keys()
+        .map(|key| key.order)
+        .collect();
     let began = Instant::now();
     loop {
         let queued = match services.orders.books(venue.voucher_id).await {
@@ -41,7 +48,10 @@ pub(super) async fn wait_until_quiet(services: &Services, venue: &Venue, history
         }
         if began.elapsed() > QUIET_LIMIT {
             let queued = queued.map_or("an unreadable number of".to_owned(), |n| n.to_string());
-            return Err(format!("after {QUIET_LIMIT:?}: {queued} orders queued, {} accepted orders without a row", missing.len()));
+            return Err(format!(
+                "after {QUIET_LIMIT:?}: {queued} orders queued, {} accepted orders without a row",
+                missing.len()
+            ));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -55,8 +65,15 @@ pub(super) async fn check(
     history: &[Click],
     samples: &Samples,
 ) -> anyhow::Result<Vec<Check>> {
-    let history_checks = [check_accepted(services, venue, history).await?, check_privacy(services, venue, buyers, history).await];
-    let mut checks = services.orders.verify().await.context("verify the stores")?;
+    let history_checks = [
+        check_accepted(services, venue, history).await?,
+        check_privacy(services, venue, buyers, history).await,
+    ];
+    let mut checks = services
+        .orders
+        .verify()
+        .await
+        .context("verify the stores")?;
     for check in &mut checks {
         if let Some(known) = history_checks.iter().find(|known| known.name == check.name) {
             *check = known.clone();
@@ -82,17 +99,27 @@ fn accepted(services: &Services, history: &[Click]) -> HashMap<OrderKey, BTreeSe
 }
 
 /// I3: every ACCEPTED is exactly one row of the right user, and none of them was rejected.
-async fn check_accepted(services: &Services, venue: &Venue, history: &[Click]) -> anyhow::Result<Check> {
+async fn check_accepted(
+    services: &Services,
+    venue: &Venue,
+    history: &[Click],
+) -> anyhow::Result<Check> {
     let mut findings = Findings::default();
     let accepted = accepted(services, history);
     let ids: Vec<OrderId> = accepted.keys().map(|key| key.order).collect();
-    let found = services.orders.store().find(&ids).await.context("look for the accepted orders")?;
+    let found = services
+        .orders
+        .store()
+        .find(&ids)
+        .await
+        .context("look for the accepted orders")?;
     for (key, users) in &accepted {
         match found.get(&key.order) {
             None => findings.add("accepted, and nowhere", key.order.0),
             Some(Found::Reject(_)) => findings.add("accepted, and rejected", key.order.0),
             Some(Found::Row(row)) => {
-                let right = row.voucher_id == venue.voucher_id.0 && users.iter().all(|user| user.0 == row.user_id);
+                let right = row.voucher_id == venue.voucher_id.0
+                    && users.iter().all(|user| user.0 == row.user_id);
                 if !right {
                     findings.add("accepted for one user, written for another", key.order.0);
                 }
@@ -108,35 +135,71 @@ async fn check_accepted(services: &Services, venue: &Venue, history: &[Click]) -
             }
         }
     }
-    by_request.iter().filter(|(_, ids)| ids.len() > 1).for_each(|(request, _)| findings.add("one request, two orders", request));
-    Ok(Check::of("I3", format!("every accepted order is one row of its buyer ({} orders)", accepted.len()), &findings.told()))
+    by_request
+        .iter()
+        .filter(|(_, ids)| ids.len() > 1)
+        .for_each(|(request, _)| findings.add("one request, two orders", request));
+    Ok(Check::of(
+        "I3",
+        format!(
+            "every accepted order is one row of its buyer ({} orders)",
+            accepted.len()
+        ),
+        &findings.told(),
+    ))
 }
 
 /// I7: nobody saw another user's order, neither in an answer nor when he asked for it.
-async fn check_privacy(services: &Services, venue: &Venue, buyers: &[Buyer], history: &[Click]) -> Check {
+async fn check_privacy(
+    services: &Services,
+    venue: &Venue,
+    buyers: &[Buyer],
+    history: &[Click],
+) -> Check {
     let mut findings = Findings::default();
     let mut seen: Vec<(&str, UserId)> = Vec::new();
     for click in history {
-        let (Said::Accepted(id) | Said::Already(id) | Said::Pending(id)) = &click.said else { continue };
+        let (Said::Accepted(id) | Said::Already(id) | Said::Pending(id)) = &click.said else {
+            continue;
+        };
         seen.push((id, click.user));
-        if services.orders.open(id).is_some_and(|key| key.buyer != click.user) {
+        if services
+            .orders
+            .open(id)
+            .is_some_and(|key| key.buyer != click.user)
+        {
             findings.add("a user was shown another's order", click.user.0);
         }
     }
     let step = (seen.len() / PEEKS).max(1);
     let (mut peeks, mut unanswered) = (0, 0);
     for (number, (id, owner)) in seen.iter().step_by(step).take(PEEKS).enumerate() {
-        let Some(other) = buyers.iter().cycle().skip(number).take(buyers.len()).find(|b| b.user != *owner) else { break };
+        let Some(other) = buyers
+            .iter()
+            .cycle()
+            .skip(number)
+            .take(buyers.len())
+            .find(|b| b.user != *owner)
+        else {
+            break;
+        };
         let counter = &venue.counters[number % venue.counters.len()];
         match counter.ask(&other.token, PEEK, json!({ "id": id })).await {
-            Ok(answer) if answer.pointer("/data/viewer/order").is_some_and(|order| !order.is_null()) => {
+            Ok(answer)
+                if answer
+                    .pointer("/data/viewer/order")
+                    .is_some_and(|order| !order.is_null()) =>
+            {
                 findings.add("a user could read another's order", other.user.0);
             }
             Ok(answer) if answer.get("data").is_some_and(|data| data != &Value::Null) => peeks += 1,
             Ok(_) | Err(_) => unanswered += 1,
         }
     }
-    let mut what = format!("nobody sees another's order ({} answers, {peeks} tries)", seen.len());
+    let mut what = format!(
+        "nobody sees another's order ({} answers, {peeks} tries)",
+        seen.len()
+    );
     if unanswered > 0 {
         what.push_str(&format!(", {unanswered} tries without an answer"));
     }
@@ -171,6 +234,9 @@ impl Findings {
     }
 
     fn told(&self) -> Vec<String> {
-        self.by_kind.iter().map(|(kind, (count, examples))| format!("{count} × {kind}: {}", examples.join(", "))).collect()
+        self.by_kind
+            .iter()
+            .map(|(kind, (count, examples))| format!("{count} × {kind}: {}", examples.join(", ")))
+            .collect()
     }
 }

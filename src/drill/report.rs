@@ -29,7 +29,12 @@ impl Latency {
             let rank = (answers.len() * percent).div_ceil(100).max(1) - 1;
             answers.get(rank).copied().unwrap_or_default()
         };
-        Self { p50: at(50), p90: at(90), p99: at(99), max: at(100) }
+        Self {
+            p50: at(50),
+            p90: at(90),
+            p99: at(99),
+            max: at(100),
+        }
     }
 }
 
@@ -74,7 +79,13 @@ pub(super) struct Findings {
 }
 
 impl DrillReport {
-    pub(super) fn new(options: &DrillOptions, history: &[Click], took: Duration, rows: &[OrderRow], found: Findings) -> Self {
+    pub(super) fn new(
+        options: &DrillOptions,
+        history: &[Click],
+        took: Duration,
+        rows: &[OrderRow],
+        found: Findings,
+    ) -> Self {
         let mut answers = BTreeMap::new();
         let mut accepted = BTreeSet::new();
         for click in history {
@@ -92,7 +103,11 @@ impl DrillReport {
         }
         let mut problems: Vec<String> = found.settled.as_ref().err().cloned().into_iter().collect();
         if answers.contains_key("SoldOut") && rows.len() < options.stock as usize {
-            problems.push(format!("buyers were told that nothing is left, but only {} of {} units became orders", rows.len(), options.stock));
+            problems.push(format!(
+                "buyers were told that nothing is left, but only {} of {} units became orders",
+                rows.len(),
+                options.stock
+            ));
         }
         Self {
             stock: options.stock,
@@ -101,7 +116,10 @@ impl DrillReport {
             took,
             accepted: accepted.len(),
             answers,
-            unanswered: history.iter().filter(|click| click.said == Said::Unknown).count(),
+            unanswered: history
+                .iter()
+                .filter(|click| click.said == Said::Unknown)
+                .count(),
             latency: Latency::of(history.iter().filter_map(|click| click.latency).collect()),
             rows: rows.len(),
             rows_per_second: rows_per_second(rows),
@@ -121,7 +139,9 @@ impl DrillReport {
 fn rows_per_second(rows: &[OrderRow]) -> f64 {
     let first = rows.iter().map(|row| row.reserved_at).min();
     let last = rows.iter().map(|row| row.created_at).max();
-    let Some((first, last)) = first.zip(last) else { return 0.0 };
+    let Some((first, last)) = first.zip(last) else {
+        return 0.0;
+    };
     rows.len() as f64 * 1_000.0 / ((last - first).max(1) as f64)
 }
 
@@ -129,7 +149,14 @@ impl fmt::Display for DrillReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
         let Latency { p50, p90, p99, max } = self.latency;
-        writeln!(f, "sale       {} units, {} users, {} clients, {:.1} s", self.stock, self.users, self.clients, self.took.as_secs_f64())?;
+        writeln!(
+            f,
+            "sale       {} units, {} users, {} clients, {:.1} s",
+            self.stock,
+            self.users,
+            self.clients,
+            self.took.as_secs_f64()
+        )?;
         writeln!(f, "accepted   {} orders", self.accepted)?;
         writeln!(f, "answers    {}", listed(&self.answers))?;
         writeln!(f, "unanswered {}", self.unanswered)?;
@@ -141,9 +168,17 @@ impl fmt::Display for DrillReport {
             millis(p99),
             millis(max)
         )?;
-        write!(f, "persisted  {} rows, {:.0} a second", self.rows, self.rows_per_second)?;
+        write!(
+            f,
+            "persisted  {} rows, {:.0} a second",
+            self.rows, self.rows_per_second
+        )?;
         if let Some(after) = self.settled_after {
-            write!(f, ", all written {:.1} s after the last answer", after.as_secs_f64())?;
+            write!(
+                f,
+                ", all written {:.1} s after the last answer",
+                after.as_secs_f64()
+            )?;
         }
         writeln!(f)?;
         for problem in &self.problems {
@@ -157,7 +192,11 @@ impl fmt::Display for DrillReport {
 }
 
 fn listed(answers: &BTreeMap<String, usize>) -> String {
-    answers.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
+    answers
+        .iter()
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]

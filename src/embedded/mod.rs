@@ -58,7 +58,10 @@ impl Stores {
     /// # Errors
     /// When the data folder cannot be used.
     pub async fn database(config: &Config) -> anyhow::Result<Self> {
-        let without_redis = Config { redis_url: Some(String::new()), ..config.clone() };
+        let without_redis = Config {
+            redis_url: Some(String::new()),
+            ..config.clone()
+        };
         Self::open(&without_redis, Sharing::Attach).await
     }
 
@@ -76,15 +79,31 @@ impl Stores {
 
     async fn open(config: &Config, sharing: Sharing) -> anyhow::Result<Self> {
         if let (Some(database), Some(redis)) = (&config.database_url, &config.redis_url) {
-            let urls = StoreUrls { database: database.clone(), redis: redis.clone() };
-            return Ok(Self { urls, embedded: None });
+            let urls = StoreUrls {
+                database: database.clone(),
+                redis: redis.clone(),
+            };
+            return Ok(Self {
+                urls,
+                embedded: None,
+            });
         }
-        let embedded = Embedded::open(&config.data_dir, config.redis_url.is_none(), sharing).await?;
+        let embedded =
+            Embedded::open(&config.data_dir, config.redis_url.is_none(), sharing).await?;
         let urls = StoreUrls {
-            database: config.database_url.clone().unwrap_or_else(|| embedded.database_url()),
-            redis: config.redis_url.clone().unwrap_or_else(|| embedded.redis_url()),
+            database: config
+                .database_url
+                .clone()
+                .unwrap_or_else(|| embedded.database_url()),
+            redis: config
+                .redis_url
+                .clone()
+                .unwrap_or_else(|| embedded.redis_url()),
         };
-        Ok(Self { urls, embedded: Some(embedded) })
+        Ok(Self {
+            urls,
+            embedded: Some(embedded),
+        })
     }
 }
 
@@ -124,7 +143,10 @@ impl Embedded {
 
     /// The SQLite file, made when it is first opened.
     pub fn database_url(&self) -> String {
-        format!("sqlite://{}?mode=rwc", percent_encode(&self.folder.join(DATABASE)))
+        format!(
+            "sqlite://{}?mode=rwc",
+            percent_encode(&self.folder.join(DATABASE))
+        )
     }
 
     /// The unix socket of the private Redis.
@@ -134,36 +156,65 @@ impl Embedded {
 
     /// Shuts the Redis down if this process started it, then lets go of the folder.
     pub async fn stop(self) {
-        if let Some(redis) = self.redis {
-            redis.stop().await;
+        let Some(redis) = self.redis else { return };
+        redis.stop().await;
+        if let Some(outside) = self.socket.parent().filter(|parent| *parent != self.folder) {
+            // Empty now; whoever is left behind in it keeps it.
+            let _ = fs::remove_dir(outside);
         }
     }
 
     async fn open(data_dir: &Path, with_redis: bool, sharing: Sharing) -> anyhow::Result<Self> {
-        fs::create_dir_all(data_dir).with_context(|| format!("make the data folder {}", data_dir.display()))?;
-        let folder = data_dir.canonicalize().with_context(|| format!("find the data folder {}", data_dir.display()))?;
+        fs::create_dir_all(data_dir)
+            .with_context(|| format!("make the data folder {}", data_dir.display()))?;
+        let folder = data_dir
+            .canonicalize()
+            .with_context(|| format!("find the data folder {}", data_dir.display()))?;
         let lock = match lock(&folder, sharing).await? {
             Some(lock) => lock,
             None => return Self::attach(folder, with_redis).await,
         };
         let socket = socket_path(&folder)?;
-        let redis = if with_redis { Some(RedisChild::start(&folder.join(REDIS_FOLDER), &socket).await?) } else { None };
-        Ok(Self { folder, socket, redis, _lock: Some(lock) })
+        let redis = if with_redis {
+            Some(RedisChild::start(&folder.join(REDIS_FOLDER), &socket).await?)
+        } else {
+            None
+        };
+        Ok(Self {
+            folder,
+            socket,
+            redis,
+            _lock: Some(lock),
+        })
     }
 
     async fn attach(folder: PathBuf, with_redis: bool) -> anyhow::Result<Self> {
         let socket = socket_path(&folder)?;
         if with_redis && !redis_child::answers_within(&socket, ATTACH_PATIENCE).await {
-            bail!("{} is in use, but its Redis does not answer on {}", folder.display(), socket.display());
+            bail!(
+                "{} is in use, but its Redis does not answer on {}",
+                folder.display(),
+                socket.display()
+            );
         }
-        Ok(Self { folder, socket, redis: None, _lock: None })
+        Ok(Self {
+            folder,
+            socket,
+            redis: None,
+            _lock: None,
+        })
     }
 }
 
 /// The folder's lock, or `None` where another process has it and that is fine.
 async fn lock(folder: &Path, sharing: Sharing) -> anyhow::Result<Option<File>> {
     let path = folder.join(LOCK);
-    let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path);
     let mut file = file.with_context(|| format!("open {}", path.display()))?;
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -173,12 +224,20 @@ async fn lock(folder: &Path, sharing: Sharing) -> anyhow::Result<Option<File>> {
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(POLL).await,
             Err(TryLockError::WouldBlock) => {
                 let owner = fs::read_to_string(&path).unwrap_or_default();
-                bail!("the data folder {} is in use by process {}: set another LIFEMATE_DATA_DIR or stop it", folder.display(), owner.trim());
+                bail!(
+                    "the data folder {} is in use by process {}: set another LIFEMATE_DATA_DIR or stop it",
+                    folder.display(),
+                    owner.trim()
+                );
             }
-            Err(TryLockError::Error(e)) => return Err(e).with_context(|| format!("lock {}", path.display())),
+            Err(TryLockError::Error(e)) => {
+                return Err(e).with_context(|| format!("lock {}", path.display()));
+            }
         }
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).with_context(|| format!("write {}", path.display()))?;
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .with_context(|| format!("write {}", path.display()))?;
     Ok(Some(file))
 }
 
@@ -188,32 +247,52 @@ fn socket_path(folder: &Path) -> anyhow::Result<PathBuf> {
     if inside.as_os_str().len() <= LONGEST_SOCKET_PATH {
         return Ok(inside);
     }
-    let outside = std::env::temp_dir().join(format!("lifemate-{:016x}", fnv1a(folder.as_os_str().as_bytes())));
+    let outside = std::env::temp_dir().join(format!(
+        "lifemate-{:016x}",
+        fnv1a(folder.as_os_str().as_bytes())
+    ));
     match fs::DirBuilder::new().mode(0o700).create(&outside) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(e).with_context(|| format!("make {} for the socket of Redis", outside.display()));
+            return Err(e)
+                .with_context(|| format!("make {} for the socket of Redis", outside.display()));
         }
         _ => {}
     }
     // Somebody else may have made a folder of that name to listen in our place.
-    let found = fs::symlink_metadata(&outside).with_context(|| format!("look at {}", outside.display()))?;
-    let ours = fs::metadata(folder.join(LOCK)).with_context(|| format!("look at {LOCK} in {}", folder.display()))?;
+    let found =
+        fs::symlink_metadata(&outside).with_context(|| format!("look at {}", outside.display()))?;
+    let ours = fs::metadata(folder.join(LOCK))
+        .with_context(|| format!("look at {LOCK} in {}", folder.display()))?;
     if !found.is_dir() || found.uid() != ours.uid() || found.mode() & 0o077 != 0 {
-        bail!("{} is not a private folder of this user; remove it or use a LIFEMATE_DATA_DIR with a shorter path", outside.display());
+        bail!(
+            "{} is not a private folder of this user; remove it or use a LIFEMATE_DATA_DIR with a shorter path",
+            outside.display()
+        );
     }
     Ok(outside.join(SOCKET))
 }
 
 /// FNV-1a, 64 bits: the same in every version of this program, and collisions only matter among one user's folders.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// For the path part of a URL.
 fn percent_encode(path: &Path) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~');
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~');
     let bytes = path.as_os_str().as_bytes().iter();
-    bytes.map(|byte| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    bytes
+        .map(|byte| {
+            if plain(*byte) {
+                char::from(*byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -224,7 +303,10 @@ mod tests {
 
     #[test]
     fn odd_letters_of_a_path_are_encoded() {
-        assert_eq!(percent_encode(Path::new("/data/my life#1?.d/é")), "/data/my%20life%231%3F.d/%C3%A9");
+        assert_eq!(
+            percent_encode(Path::new("/data/my life#1?.d/é")),
+            "/data/my%20life%231%3F.d/%C3%A9"
+        );
     }
 
     #[test]
@@ -235,6 +317,9 @@ mod tests {
 
     #[test]
     fn a_short_path_keeps_the_socket_in_the_folder() {
-        assert_eq!(socket_path(Path::new("/data")).unwrap(), Path::new("/data/redis.sock"));
+        assert_eq!(
+            socket_path(Path::new("/data")).unwrap(),
+            Path::new("/data/redis.sock")
+        );
     }
 }

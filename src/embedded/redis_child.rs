@@ -17,8 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Debian, Ubuntu and most others have the first; some have only the second, which speaks the same.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
-const MISSING: &str =
-    "redis-server is not installed; run `apt-get install -y redis-server` (or set LIFEMATE_REDIS_URL to a Redis you have)";
+const MISSING: &str = "redis-server is not installed; run `apt-get install -y redis-server` (or set LIFEMATE_REDIS_URL to a Redis you have)";
 /// Held by the Redis process itself as its standard input: free again exactly when that process is gone.
 const LOCK: &str = "redis.lock";
 const PID: &str = "redis.pid";
@@ -45,11 +44,17 @@ impl RedisChild {
     /// Starts it in `folder` and returns when it answers on `socket`.
     pub(super) async fn start(folder: &Path, socket: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
-        let place = Place { folder: folder.to_owned(), socket: socket.to_owned() };
+        let place = Place {
+            folder: folder.to_owned(),
+            socket: socket.to_owned(),
+        };
         let child = place.start().await?;
         let stop = CancellationToken::new();
         let watch = tokio::spawn(watch(place, child, stop.clone()));
-        Ok(Self { stop: stop.drop_guard(), watch })
+        Ok(Self {
+            stop: stop.drop_guard(),
+            watch,
+        })
     }
 
     /// Shuts it down; what it acknowledged is on the disk.
@@ -65,7 +70,10 @@ impl RedisChild {
 pub(super) async fn answers_within(socket: &Path, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
-        if ask(socket, "PING").await.is_ok_and(|answer| answer == "+PONG") {
+        if ask(socket, "PING")
+            .await
+            .is_ok_and(|answer| answer == "+PONG")
+        {
             return true;
         }
         if Instant::now() >= deadline {
@@ -95,7 +103,10 @@ async fn watch(place: Place, mut child: Child, stop: CancellationToken) {
             back_off = (back_off * 2).min(LONGEST_BACK_OFF);
             match place.start().await {
                 Ok(child) => break child,
-                Err(e) => tracing::error!(error = format!("{e:#}"), "the embedded redis does not start"),
+                Err(e) => tracing::error!(
+                    error = format!("{e:#}"),
+                    "the embedded redis does not start"
+                ),
             }
         };
     }
@@ -113,7 +124,10 @@ impl Place {
         let deadline = Instant::now() + START_PATIENCE;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait().context("look after the embedded redis")? {
-                bail!("the embedded redis ended at once ({status}); its last words: {}", self.last_words());
+                bail!(
+                    "the embedded redis ended at once ({status}); its last words: {}",
+                    self.last_words()
+                );
             }
             if answers_within(&self.socket, Duration::ZERO).await {
                 tracing::info!(redis.pid = child.id(), redis.socket = %self.socket.display(), "the embedded redis is up");
@@ -121,24 +135,36 @@ impl Place {
             }
             sleep(POLL).await;
         }
-        bail!("the embedded redis does not answer on {} after {START_PATIENCE:?}", self.socket.display())
+        bail!(
+            "the embedded redis does not answer on {} after {START_PATIENCE:?}",
+            self.socket.display()
+        )
     }
 
     /// The lock that the Redis process will hold. A Redis that a killed server left behind still has it: that one is
     /// shut down first, because two of them would ruin one append-only file.
     async fn lock(&self) -> anyhow::Result<File> {
         let path = self.folder.join(LOCK);
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path);
         let file = file.with_context(|| format!("open {}", path.display()))?;
         let deadline = Instant::now() + LEFTOVER_PATIENCE;
         let mut told = false;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::Error(e)) => return Err(e).with_context(|| format!("lock {}", path.display())),
+                Err(TryLockError::Error(e)) => {
+                    return Err(e).with_context(|| format!("lock {}", path.display()));
+                }
                 Err(TryLockError::WouldBlock) if Instant::now() >= deadline => bail!(
                     "a redis-server of an earlier run (process {}) still uses {} and does not stop; end that process",
-                    fs::read_to_string(self.folder.join(PID)).unwrap_or_default().trim(),
+                    fs::read_to_string(self.folder.join(PID))
+                        .unwrap_or_default()
+                        .trim(),
                     self.folder.display()
                 ),
                 Err(TryLockError::WouldBlock) => {
@@ -155,7 +181,9 @@ impl Place {
 
     fn spawn(&self, lock: File) -> anyhow::Result<Child> {
         for program in PROGRAMS {
-            let stdin = lock.try_clone().context("hand the lock to the embedded redis")?;
+            let stdin = lock
+                .try_clone()
+                .context("hand the lock to the embedded redis")?;
             match self.command(program, stdin).spawn() {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 started => return started.with_context(|| format!("start {program}")),
@@ -167,9 +195,27 @@ impl Place {
     fn command(&self, program: &str, stdin: File) -> Command {
         let mut command = Command::new(program);
         command
-            .args(["--port", "0", "--daemonize", "no", "--unixsocketperm", "700", "--loglevel", "notice"])
+            .args([
+                "--port",
+                "0",
+                "--daemonize",
+                "no",
+                "--unixsocketperm",
+                "700",
+                "--loglevel",
+                "notice",
+            ])
             // Every acknowledged order is on the disk, and none is ever evicted.
-            .args(["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction"])
+            .args([
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
+                "--save",
+                "",
+                "--maxmemory-policy",
+                "noeviction",
+            ])
             .arg("--unixsocket")
             .arg(&self.socket)
             .arg("--dir")
@@ -190,7 +236,10 @@ impl Place {
     async fn ask_to_shut_down(&self) {
         // A refusal (the first append-only file is being written) is overridden: nothing is lost by it here,
         // because that file is there from the first start on.
-        if ask(&self.socket, "SHUTDOWN").await.is_ok_and(|answer| answer.starts_with('-')) {
+        if ask(&self.socket, "SHUTDOWN")
+            .await
+            .is_ok_and(|answer| answer.starts_with('-'))
+        {
             let _ = ask(&self.socket, "SHUTDOWN FORCE").await;
         }
     }
@@ -217,10 +266,14 @@ impl Place {
 async fn ask(socket: &Path, command: &str) -> io::Result<String> {
     let exchange = async {
         let mut stream = BufReader::new(UnixStream::connect(socket).await?);
-        stream.write_all(format!("{command}\r\n").as_bytes()).await?;
+        stream
+            .write_all(format!("{command}\r\n").as_bytes())
+            .await?;
         let mut line = String::new();
         stream.read_line(&mut line).await?;
         Ok(line.trim_end().to_owned())
     };
-    timeout(ANSWER_PATIENCE, exchange).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(ANSWER_PATIENCE, exchange)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -40,18 +40,33 @@ impl Credentials {
             return Self::None;
         }
         match text.split_once(' ') {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && is_token(token.trim()) => Self::Token(token.trim().to_owned()),
+            Some((scheme, token))
+                if scheme.eq_ignore_ascii_case("bearer") && is_token(token.trim()) =>
+            {
+                Self::Token(token.trim().to_owned())
+            }
             _ => Self::Unusable,
         }
     }
 }
 
 /// The address of the client: the peer, or what the trusted proxies in front of us say, read from the nearest one.
-pub(super) fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
-    let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)).to_canonical();
+pub(super) fn client_address(
+    peer: Option<IpAddr>,
+    headers: &HeaderMap,
+    trusted: &[Network],
+) -> IpAddr {
+    let peer = peer
+        .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+        .to_canonical();
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
     let mut nearest = peer;
-    let hops: Vec<&str> = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
+    let hops: Vec<&str> = headers
+        .get_all(FORWARDED_FOR)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .collect();
     for hop in hops.into_iter().rev() {
         if !is_trusted(nearest) {
             break;
@@ -71,7 +86,9 @@ pub(super) fn device_id(headers: &HeaderMap) -> Option<String> {
 
 /// As [`device_id`], from wherever it came.
 pub(super) fn parse_device_id(text: &str) -> Option<String> {
-    let fits = !text.is_empty() && text.len() <= LONGEST_DEVICE_ID && text.bytes().all(|b| b.is_ascii_graphic());
+    let fits = !text.is_empty()
+        && text.len() <= LONGEST_DEVICE_ID
+        && text.bytes().all(|b| b.is_ascii_graphic());
     fits.then(|| text.to_owned())
 }
 
@@ -92,22 +109,44 @@ mod tests {
     }
 
     fn forwarded(values: &[&'static str]) -> HeaderMap {
-        values.iter().map(|value| (FORWARDED_FOR, HeaderValue::from_static(value))).collect()
+        values
+            .iter()
+            .map(|value| (FORWARDED_FOR, HeaderValue::from_static(value)))
+            .collect()
     }
 
     #[test]
     fn only_a_trusted_proxy_may_say_who_calls() {
         let headers = forwarded(&["198.51.100.1, 203.0.113.7", "10.0.0.2"]);
         let trusted = ["10.0.0.0/8".parse().unwrap()];
-        assert_eq!(client_address(Some(address("10.0.0.1")), &headers, &trusted), address("203.0.113.7"));
-        assert_eq!(client_address(Some(address("192.0.2.1")), &headers, &trusted), address("192.0.2.1"));
-        assert_eq!(client_address(Some(address("10.0.0.1")), &headers, &[]), address("10.0.0.1"));
-        assert_eq!(client_address(Some(address("10.0.0.1")), &forwarded(&["nonsense"]), &trusted), address("10.0.0.1"));
+        assert_eq!(
+            client_address(Some(address("10.0.0.1")), &headers, &trusted),
+            address("203.0.113.7")
+        );
+        assert_eq!(
+            client_address(Some(address("192.0.2.1")), &headers, &trusted),
+            address("192.0.2.1")
+        );
+        assert_eq!(
+            client_address(Some(address("10.0.0.1")), &headers, &[]),
+            address("10.0.0.1")
+        );
+        assert_eq!(
+            client_address(
+                Some(address("10.0.0.1")),
+                &forwarded(&["nonsense"]),
+                &trusted
+            ),
+            address("10.0.0.1")
+        );
     }
 
     #[test]
     fn a_bearer_token_is_read_and_anything_else_is_no_token() {
-        assert_eq!(Credentials::parse("bearer  abc"), Credentials::Token("abc".to_owned()));
+        assert_eq!(
+            Credentials::parse("bearer  abc"),
+            Credentials::Token("abc".to_owned())
+        );
         assert_eq!(Credentials::parse(" "), Credentials::None);
         for odd in ["abc", "Basic abc", "Bearer a b", "Bearer"] {
             assert_eq!(Credentials::parse(odd), Credentials::Unusable, "{odd}");

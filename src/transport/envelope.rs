@@ -26,21 +26,28 @@ impl Envelope {
         if first == Some(&b'[') {
             return Err("batches are not supported: send one operation a request".to_owned());
         }
-        let envelope: Self = serde_json::from_slice(body).map_err(|e| format!("the body is no GraphQL request: {e}"))?;
+        let envelope: Self = serde_json::from_slice(body)
+            .map_err(|e| format!("the body is no GraphQL request: {e}"))?;
         Ok(envelope.into_request())
     }
 
     /// Of the query string of a GET.
     pub(super) fn from_query_string(query_string: &str) -> Result<Request, Malformed> {
         // Only the query string is looked at; a URL needs something in front of it.
-        let url = Url::parse(&format!("http://localhost/?{query_string}")).map_err(|_| "the query string is malformed".to_owned())?;
+        let url = Url::parse(&format!("http://localhost/?{query_string}"))
+            .map_err(|_| "the query string is malformed".to_owned())?;
         let mut parameters = HashMap::new();
         for (name, value) in url.query_pairs() {
-            if parameters.insert(name.to_string(), value.to_string()).is_some() {
+            if parameters
+                .insert(name.to_string(), value.to_string())
+                .is_some()
+            {
                 return Err(format!("the parameter `{name}` stands there twice"));
             }
         }
-        let query = parameters.remove("query").ok_or("the parameter `query` is missing")?;
+        let query = parameters
+            .remove("query")
+            .ok_or("the parameter `query` is missing")?;
         let envelope = Self {
             query,
             operation_name: parameters.remove("operationName"),
@@ -59,9 +66,13 @@ impl Envelope {
     }
 }
 
-fn json_parameter<T: for<'de> Deserialize<'de>>(parameters: &mut HashMap<String, String>, name: &str) -> Result<Option<T>, Malformed> {
+fn json_parameter<T: for<'de> Deserialize<'de>>(
+    parameters: &mut HashMap<String, String>,
+    name: &str,
+) -> Result<Option<T>, Malformed> {
     match parameters.remove(name) {
-        Some(text) if !text.is_empty() => serde_json::from_str(&text).map_err(|_| format!("the parameter `{name}` is no JSON object")),
+        Some(text) if !text.is_empty() => serde_json::from_str(&text)
+            .map_err(|_| format!("the parameter `{name}` is no JSON object")),
         _ => Ok(None),
     }
 }
@@ -74,9 +85,15 @@ mod tests {
     fn a_good_envelope_is_read_from_both_places() {
         let body = br#"{"query":"query A { a }","operationName":"A","variables":{"n":1},"extensions":null,"other":1}"#;
         let posted = Envelope::from_json(body).unwrap();
-        let got = Envelope::from_query_string("query=query%20A%20%7B%20a%20%7D&operationName=A&variables=%7B%22n%22%3A1%7D").unwrap();
+        let got = Envelope::from_query_string(
+            "query=query%20A%20%7B%20a%20%7D&operationName=A&variables=%7B%22n%22%3A1%7D",
+        )
+        .unwrap();
         for request in [posted, got] {
-            assert_eq!((request.query.as_str(), request.operation_name.as_deref()), ("query A { a }", Some("A")));
+            assert_eq!(
+                (request.query.as_str(), request.operation_name.as_deref()),
+                ("query A { a }", Some("A"))
+            );
             assert_eq!(request.variables.len(), 1);
         }
     }
@@ -84,15 +101,33 @@ mod tests {
     #[test]
     fn a_malformed_envelope_is_refused() {
         let bodies = [
-            "", "{", "[]", "[{\"query\":\"{a}\"}]", "\"a\"", "{}", "{\"query\":1}", "{\"query\":\"{a}\",\"variables\":[]}",
-            "{\"query\":\"{a}\",\"variables\":\"{}\"}", "{\"query\":\"{a}\",\"operationName\":1}", "{\"query\":\"{a}\",\"extensions\":0}",
+            "",
+            "{",
+            "[]",
+            "[{\"query\":\"{a}\"}]",
+            "\"a\"",
+            "{}",
+            "{\"query\":1}",
+            "{\"query\":\"{a}\",\"variables\":[]}",
+            "{\"query\":\"{a}\",\"variables\":\"{}\"}",
+            "{\"query\":\"{a}\",\"operationName\":1}",
+            "{\"query\":\"{a}\",\"extensions\":0}",
             "{\"query\":\"{a}\",\"query\":\"{b}\"}",
         ];
         for body in bodies {
             assert!(Envelope::from_json(body.as_bytes()).is_err(), "{body}");
         }
-        for query_string in ["", "query=a&query=b", "query=a&variables=x", "query=a&variables=[]", "operationName=A"] {
-            assert!(Envelope::from_query_string(query_string).is_err(), "{query_string}");
+        for query_string in [
+            "",
+            "query=a&query=b",
+            "query=a&variables=x",
+            "query=a&variables=[]",
+            "operationName=A",
+        ] {
+            assert!(
+                Envelope::from_query_string(query_string).is_err(),
+                "{query_string}"
+            );
         }
     }
 }

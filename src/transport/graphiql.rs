@@ -32,11 +32,19 @@ const MISSING: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\
 pub(super) async fn page(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let mut response = match ASSETS.iter().find(|asset| asset.name == "index.html") {
         Some(asset) if COMPLETE => send(asset, &headers),
-        _ => (StatusCode::NOT_IMPLEMENTED, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], MISSING).into_response(),
+        _ => (
+            StatusCode::NOT_IMPLEMENTED,
+            [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
+            MISSING,
+        )
+            .into_response(),
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, policy(&app));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
     response
 }
 
@@ -51,22 +59,40 @@ pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Respon
 /// Browsers that do not count a WebSocket of the same host as 'self' need it named.
 fn policy(app: &App) -> HeaderValue {
     let socket = app.public_url().replacen("http", "ws", 1);
-    let named = POLICY.replace("connect-src 'self'", &format!("connect-src 'self' {socket}"));
+    let named = POLICY.replace(
+        "connect-src 'self'",
+        &format!("connect-src 'self' {socket}"),
+    );
     HeaderValue::from_str(&named).unwrap_or(HeaderValue::from_static(POLICY))
 }
 
 fn send(asset: &Asset, headers: &HeaderMap) -> Response {
     let tag = format!("\"{}\"", asset.version);
-    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).is_some_and(|known| known.contains(&tag));
+    let known = headers
+        .get(header::IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|known| known.contains(&tag));
     let mut response = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        ([(header::CONTENT_TYPE, asset.content_type), (header::CONTENT_ENCODING, "gzip")], asset.body).into_response()
+        (
+            [
+                (header::CONTENT_TYPE, asset.content_type),
+                (header::CONTENT_ENCODING, "gzip"),
+            ],
+            asset.body,
+        )
+            .into_response()
     };
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         response.headers_mut().insert(header::ETAG, tag);
     }
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response.headers_mut().insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     response
 }

@@ -23,11 +23,25 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
         return answer(StatusCode::SERVICE_UNAVAILABLE, &["server"]);
     }
     let services = app.services.clone();
-    match app.tasks.spawn(async move { services.missing().await }).await {
+    match app
+        .tasks
+        .spawn(async move { services.missing().await })
+        .await
+    {
         Ok(missing) => {
             let unready = missing.iter().any(|missing| *missing != Missing::Kafka);
-            let status = if unready { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-            answer(status, &missing.iter().map(|missing| missing.name()).collect::<Vec<_>>())
+            let status = if unready {
+                StatusCode::SERVICE_UNAVAILABLE
+            } else {
+                StatusCode::OK
+            };
+            answer(
+                status,
+                &missing
+                    .iter()
+                    .map(|missing| missing.name())
+                    .collect::<Vec<_>>(),
+            )
         }
         Err(e) => {
             tracing::error!(error = %e, "the readiness check panicked");
@@ -38,9 +52,21 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
 
 /// The counters in Prometheus' text format.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        app.metrics.render(),
+    )
+        .into_response()
 }
 
 fn answer(status: StatusCode, missing: &[&str]) -> Response {
-    (status, [(header::CACHE_CONTROL, "no-store")], Json(json!({ "ready": status.is_success(), "missing": missing }))).into_response()
+    (
+        status,
+        [(header::CACHE_CONTROL, "no-store")],
+        Json(json!({ "ready": status.is_success(), "missing": missing })),
+    )
+        .into_response()
 }

@@ -18,7 +18,7 @@ use schema::context::RequestMeta;
 use super::App;
 use super::caller::Credentials;
 use super::envelope::Envelope;
-use super::operation::{self, Body, Prepared, Viewer};
+use super::operation::{self, Body, Prepared};
 use super::{trouble, websocket};
 
 /// Bytes of a POST body; the longest query of ours is far below.
@@ -49,19 +49,28 @@ pub(super) async fn get(
 ) -> Response {
     match upgrade {
         Ok(upgrade) => return websocket::upgrade(app, meta, &headers, upgrade),
-        Err(rejection) if headers.contains_key(header::SEC_WEBSOCKET_KEY) => return rejection.into_response(),
+        Err(rejection) if headers.contains_key(header::SEC_WEBSOCKET_KEY) => {
+            return rejection.into_response();
+        }
         Err(_) => {}
     }
-    let Some(media_type) = negotiate(&headers) else { return not_acceptable() };
+    let Some(media_type) = negotiate(&headers) else {
+        return not_acceptable();
+    };
     let prepared = match Envelope::from_query_string(&query_string.unwrap_or_default()) {
         Ok(request) => operation::prepare(request),
         Err(problem) => return malformed(media_type, &problem),
     };
     match prepared {
         Ok(prepared) if prepared.kind != OperationType::Query => {
-            let mut response = answer(media_type, &trouble::refusal("BAD_INPUT", "GET is for queries; send this with POST"));
+            let mut response = answer(
+                media_type,
+                &trouble::refusal("BAD_INPUT", "GET is for queries; send this with POST"),
+            );
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            response
+                .headers_mut()
+                .insert(header::ALLOW, HeaderValue::from_static("POST"));
             response
         }
         prepared => execute(&app, meta, &headers, media_type, prepared).await,
@@ -75,7 +84,9 @@ pub(super) async fn post(
     headers: HeaderMap,
     body: HttpBody,
 ) -> Response {
-    let Some(media_type) = negotiate(&headers) else { return not_acceptable() };
+    let Some(media_type) = negotiate(&headers) else {
+        return not_acceptable();
+    };
     if !has_json_body(&headers) {
         let text = "the content type must be application/json, in UTF-8";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
@@ -85,7 +96,16 @@ pub(super) async fn post(
         Err(response) => return response,
     };
     match Envelope::from_json(&body) {
-        Ok(request) => execute(&app, meta, &headers, media_type, operation::prepare(request)).await,
+        Ok(request) => {
+            execute(
+                &app,
+                meta,
+                &headers,
+                media_type,
+                operation::prepare(request),
+            )
+            .await
+        }
         Err(problem) => malformed(media_type, &problem),
     }
 }
@@ -94,9 +114,18 @@ pub(super) async fn post(
 pub(super) async fn read(body: HttpBody, limit: usize) -> Result<Vec<u8>, Response> {
     match tokio::time::timeout(BODY_LIMIT, collect(body, limit)).await {
         Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => Err(plain(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body must not be larger than {limit} bytes"))),
-        Ok(Err(_)) => Err(plain(StatusCode::BAD_REQUEST, "the body did not arrive as a whole")),
-        Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+        Ok(Ok(None)) => Err(plain(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("the body must not be larger than {limit} bytes"),
+        )),
+        Ok(Err(_)) => Err(plain(
+            StatusCode::BAD_REQUEST,
+            "the body did not arrive as a whole",
+        )),
+        Err(_) => Err(plain(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive in time",
+        )),
     }
 }
 
@@ -121,7 +150,12 @@ async fn collect(body: HttpBody, limit: usize) -> Result<Option<Vec<u8>>, axum::
 
 /// An answer of one line for people.
 pub(super) fn plain(status: StatusCode, text: &str) -> Response {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
+    (
+        status,
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+        format!("{text}\n"),
+    )
+        .into_response()
 }
 
 async fn execute(
@@ -129,16 +163,21 @@ async fn execute(
     meta: RequestMeta,
     headers: &HeaderMap,
     media_type: MediaType,
-    prepared: Result<Prepared, GraphqlResponse>,
+    prepared: Result<Prepared, Box<GraphqlResponse>>,
 ) -> Response {
-    let prepared = match prepared {
-        Ok(prepared) => prepared,
-        Err(refused) => return answer(media_type, &refused),
+    let response = match prepared {
+        Ok(prepared) => {
+            operation::run_for(
+                app,
+                prepared.request,
+                meta,
+                Credentials::of_headers(headers),
+            )
+            .await
+        }
+        Err(refused) => *refused,
     };
-    match operation::authenticate(app, Credentials::of_headers(headers)).await {
-        Ok(session) => answer(media_type, &operation::run(app, prepared.request, &Viewer { meta, session }).await),
-        Err(refused) => answer(media_type, &refused),
-    }
+    answer(media_type, &response)
 }
 
 fn answer(media_type: MediaType, result: &GraphqlResponse) -> Response {
@@ -155,7 +194,9 @@ fn answer(media_type: MediaType, result: &GraphqlResponse) -> Response {
     };
     let mut response = (status(media_type, result), body).into_response();
     response.headers_mut().extend(result.http_headers.clone());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -185,19 +226,30 @@ fn malformed(media_type: MediaType, problem: &str) -> Response {
 }
 
 fn not_acceptable() -> Response {
-    plain(StatusCode::NOT_ACCEPTABLE, "answers are application/graphql-response+json or application/json, in UTF-8")
+    plain(
+        StatusCode::NOT_ACCEPTABLE,
+        "answers are application/graphql-response+json or application/json, in UTF-8",
+    )
 }
 
 /// The better one of what the client takes; no wish is JSON. `None`: it takes neither.
 fn negotiate(headers: &HeaderMap) -> Option<MediaType> {
-    let mut wishes = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).peekable();
+    let mut wishes = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .peekable();
     if wishes.peek().is_none() {
         return Some(MediaType::Json);
     }
     let mut best: Option<(MediaType, f32)> = None;
     for (media_type, quality) in wishes.filter_map(wish) {
         let better = best.is_none_or(|(held, held_quality)| {
-            quality > held_quality || (quality == held_quality && held == MediaType::Json && media_type == MediaType::GraphqlResponse)
+            quality > held_quality
+                || (quality == held_quality
+                    && held == MediaType::Json
+                    && media_type == MediaType::GraphqlResponse)
         });
         if quality > 0.0 && better {
             best = Some((media_type, quality));
@@ -226,11 +278,17 @@ fn wish(entry: &str) -> Option<(MediaType, f32)> {
 }
 
 fn has_json_body(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     content_type.is_some_and(|content_type| {
         let mut parts = content_type.split(';').map(str::trim);
-        let json = parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case(JSON));
-        json && parts.filter_map(|part| part.split_once('=')).all(|(name, value)| !name.trim().eq_ignore_ascii_case("charset") || is_utf8(value))
+        let json = parts
+            .next()
+            .is_some_and(|media_type| media_type.eq_ignore_ascii_case(JSON));
+        json && parts
+            .filter_map(|part| part.split_once('='))
+            .all(|(name, value)| !name.trim().eq_ignore_ascii_case("charset") || is_utf8(value))
     })
 }
 
@@ -254,20 +312,43 @@ mod tests {
         let wanted = |accept| negotiate(&with(header::ACCEPT, accept));
         assert!(negotiate(&HeaderMap::new()) == Some(MediaType::Json));
         assert!(wanted("*/*") == Some(MediaType::Json));
-        assert!(wanted("application/json, application/graphql-response+json") == Some(MediaType::GraphqlResponse));
-        assert!(wanted("application/graphql-response+json;q=0.5, application/json") == Some(MediaType::Json));
-        assert!(wanted("application/graphql-response+json; charset=utf-8, application/json; charset=utf-8") == Some(MediaType::GraphqlResponse));
-        for nothing in ["text/html", "application/json;q=0", "application/json; charset=latin1"] {
+        assert!(
+            wanted("application/json, application/graphql-response+json")
+                == Some(MediaType::GraphqlResponse)
+        );
+        assert!(
+            wanted("application/graphql-response+json;q=0.5, application/json")
+                == Some(MediaType::Json)
+        );
+        assert!(
+            wanted(
+                "application/graphql-response+json; charset=utf-8, application/json; charset=utf-8"
+            ) == Some(MediaType::GraphqlResponse)
+        );
+        for nothing in [
+            "text/html",
+            "application/json;q=0",
+            "application/json; charset=latin1",
+        ] {
             assert!(wanted(nothing).is_none(), "{nothing}");
         }
     }
 
     #[test]
     fn only_json_in_utf8_is_a_body() {
-        for good in ["application/json", "Application/JSON; charset=UTF-8", "application/json;charset=\"utf-8\""] {
+        for good in [
+            "application/json",
+            "Application/JSON; charset=UTF-8",
+            "application/json;charset=\"utf-8\"",
+        ] {
             assert!(has_json_body(&with(header::CONTENT_TYPE, good)), "{good}");
         }
-        for bad in ["text/plain", "application/json; charset=latin1", "application/graphql", "multipart/form-data; boundary=x"] {
+        for bad in [
+            "text/plain",
+            "application/json; charset=latin1",
+            "application/graphql",
+            "multipart/form-data; boundary=x",
+        ] {
             assert!(!has_json_body(&with(header::CONTENT_TYPE, bad)), "{bad}");
         }
         assert!(!has_json_body(&HeaderMap::new()));

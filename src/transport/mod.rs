@@ -55,10 +55,21 @@ pub(crate) struct App {
 
 impl App {
     /// What handlers share, for a server that listens on `addr`.
-    pub(crate) fn new(config: &Config, services: Services, addr: SocketAddr, metrics: PrometheusHandle) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        services: Services,
+        addr: SocketAddr,
+        metrics: PrometheusHandle,
+    ) -> Self {
         let public_url = config.public_url(addr);
         Self {
-            schema: schema::build(services.clone(), Limits { production: config.is_production(), ..Limits::default() }),
+            schema: schema::build(
+                services.clone(),
+                Limits {
+                    production: config.is_production(),
+                    ..Limits::default()
+                },
+            ),
             services,
             production: config.is_production(),
             origins: Origins::new(&public_url, &config.allowed_origins),
@@ -84,7 +95,10 @@ impl App {
     /// Waits for operations in hand and for sockets, but no longer than this.
     pub(crate) async fn drain(&self, patience: Duration) {
         self.tasks.close();
-        if tokio::time::timeout(patience, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(patience, self.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!(tasks = self.tasks.len(), "stopping with operations in hand");
         }
     }
@@ -103,10 +117,16 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         router = router
             .route("/", get(graphiql::page))
             .route("/graphiql/{file}", get(graphiql::file))
-            .route("/sandbox/payments/{token}", get(sandbox::page).post(sandbox::act));
+            .route(
+                "/sandbox/payments/{token}",
+                get(sandbox::page).post(sandbox::act),
+            );
     }
     router
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), observe::observe))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            observe::observe,
+        ))
         // Each handler has a limit of its own, and its own answer to what is beyond it.
         .layer(DefaultBodyLimit::disable())
         .with_state(app)

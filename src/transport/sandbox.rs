@@ -27,10 +27,22 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;mar
 const BUTTONS: [(&str, SandboxAction, &str); 6] = [
     ("pay", SandboxAction::Succeed, "Pay"),
     ("fail", SandboxAction::Fail, "Fail: the bank refuses"),
-    ("repeat", SandboxAction::Repeat, "Pay, and tell the shop twice"),
-    ("twice", SandboxAction::PayTwice, "Pay twice: two transactions"),
+    (
+        "repeat",
+        SandboxAction::Repeat,
+        "Pay, and tell the shop twice",
+    ),
+    (
+        "twice",
+        SandboxAction::PayTwice,
+        "Pay twice: two transactions",
+    ),
     ("amount", SandboxAction::WrongAmount, "Pay a wrong amount"),
-    ("late", SandboxAction::Late, "Pay late: after the order is closed"),
+    (
+        "late",
+        SandboxAction::Late,
+        "Pay late: after the order is closed",
+    ),
 ];
 
 /// Shows what is to be paid.
@@ -52,19 +64,28 @@ pub(super) async fn act(
         Ok(form) => form,
         Err(response) => return response,
     };
-    let Some(action) = chosen(&form) else { return plain(StatusCode::BAD_REQUEST, "the form names no action") };
+    let Some(action) = chosen(&form) else {
+        return plain(StatusCode::BAD_REQUEST, "the form names no action");
+    };
     let page = match find(&app, token.clone()).await {
         Ok(page) => page,
         Err(response) => return response,
     };
     let orders = app.services.orders.clone();
     let key = page.key;
-    let report = match app.tasks.spawn(async move { orders.sandbox_pay(key, action).await }).await {
+    let report = match app
+        .tasks
+        .spawn(async move { orders.sandbox_pay(key, action).await })
+        .await
+    {
         Ok(Ok(report)) => report,
         Ok(Err(error)) => return trouble(&error),
         Err(e) => {
             tracing::error!(request.id = meta.request_id, error = %e, "the sandbox panicked");
-            return plain(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong on our side");
+            return plain(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "something went wrong on our side",
+            );
         }
     };
     match find(&app, token).await {
@@ -75,23 +96,37 @@ pub(super) async fn act(
 
 async fn find(app: &Arc<App>, token: String) -> Result<SandboxPage, Response> {
     let orders = app.services.orders.clone();
-    match app.tasks.spawn(async move { orders.sandbox_page(&token).await }).await {
+    match app
+        .tasks
+        .spawn(async move { orders.sandbox_page(&token).await })
+        .await
+    {
         Ok(Ok(Some(page))) => Ok(page),
         Ok(Ok(None)) => Err(plain(StatusCode::NOT_FOUND, "nothing is to be paid here")),
         Ok(Err(error)) => Err(trouble(&error)),
-        Err(_) => Err(plain(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong on our side")),
+        Err(_) => Err(plain(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "something went wrong on our side",
+        )),
     }
 }
 
 fn trouble(error: &Error) -> Response {
     let status = match error.fault() {
         Fault::NotFound => StatusCode::NOT_FOUND,
-        Fault::TryLater { .. } | Fault::Unavailable | Fault::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::TryLater { .. } | Fault::Unavailable | Fault::RateLimited { .. } => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Fault::Internal => {
             tracing::error!(error = %error, "the sandbox failed");
-            return plain(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong on our side");
+            return plain(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "something went wrong on our side",
+            );
         }
-        Fault::Unauthenticated | Fault::Forbidden | Fault::BadInput { .. } => StatusCode::BAD_REQUEST,
+        Fault::Unauthenticated | Fault::Forbidden | Fault::BadInput { .. } => {
+            StatusCode::BAD_REQUEST
+        }
     };
     plain(status, &error.to_string())
 }
@@ -100,12 +135,19 @@ fn chosen(form: &[u8]) -> Option<SandboxAction> {
     let form = std::str::from_utf8(form).ok()?;
     let url = Url::parse(&format!("http://localhost/?{form}")).ok()?;
     let (_, name) = url.query_pairs().find(|(field, _)| field == "action")?;
-    BUTTONS.iter().find(|(known, ..)| *known == name).map(|(_, action, _)| *action)
+    BUTTONS
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .map(|(_, action, _)| *action)
 }
 
 /// Everything shown is ours or a number: nothing in it needs escaping.
 fn show(page: &SandboxPage, report: Option<&SandboxReport>) -> String {
-    let buttons = BUTTONS.map(|(name, _, label)| format!("<button name=\"action\" value=\"{name}\">{label}</button>")).join("\n");
+    let buttons = BUTTONS
+        .map(|(name, _, label)| {
+            format!("<button name=\"action\" value=\"{name}\">{label}</button>")
+        })
+        .join("\n");
     let outcome = report.map(outcome).unwrap_or_default();
     let (amount, currency, status) = (page.amount.decimal(), page.amount.currency, page.status);
     format!(
@@ -117,16 +159,37 @@ fn show(page: &SandboxPage, report: Option<&SandboxReport>) -> String {
 }
 
 fn outcome(report: &SandboxReport) -> String {
-    let transactions = report.transaction_ids.iter().map(|id| format!("<code>{id}</code>")).collect::<Vec<_>>().join(", ");
-    format!("<p>Transactions: {transactions}. Callbacks taken: {}.</p>\n", report.delivered)
+    let transactions = report
+        .transaction_ids
+        .iter()
+        .map(|id| format!("<code>{id}</code>"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    format!(
+        "<p>Transactions: {transactions}. Callbacks taken: {}.</p>\n",
+        report.delivered
+    )
 }
 
 fn html(page: &str) -> Response {
-    let mut response = ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.to_owned()).into_response();
+    let mut response = (
+        [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
+        page.to_owned(),
+    )
+        .into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(POLICY),
+    );
+    headers.insert(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

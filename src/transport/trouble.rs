@@ -25,7 +25,10 @@ pub(super) fn internal(meta: &RequestMeta) -> Response {
 
 /// What a client is told whose answer takes too long.
 pub(super) fn try_later() -> Response {
-    let mut error = coded("TRY_LATER", "the answer takes too long; what was asked for may still happen");
+    let mut error = coded(
+        "TRY_LATER",
+        "the answer takes too long; what was asked for may still happen",
+    );
     extend(&mut error, "retryAfterMs", 1000);
     Response::from_errors(vec![error])
 }
@@ -40,8 +43,15 @@ pub(super) fn of_domain(error: &impl Faulty) -> Response {
 
 /// A document that cannot be read: the position is kept, the quoted query is not.
 pub(super) fn unreadable(error: ServerError) -> Response {
-    let expected = error.message.lines().rev().find_map(|line| line.trim().strip_prefix("= "));
-    let message = format!("the document cannot be read: {}", expected.unwrap_or("syntax error"));
+    let expected = error
+        .message
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix("= "));
+    let message = format!(
+        "the document cannot be read: {}",
+        expected.unwrap_or("syntax error")
+    );
     let mut shown = coded("BAD_INPUT", &message);
     shown.locations = error.locations;
     Response::from_errors(vec![shown])
@@ -56,11 +66,20 @@ pub(super) fn shape(mut response: Response, meta: &RequestMeta) -> Response {
             Some("INTERNAL") => extend(error, "requestId", meta.request_id.as_str()),
             Some(_) => {}
             None if is_about_the_request(error) => {
-                let code = if is_about_size(error) { "TOO_COMPLEX" } else { "BAD_INPUT" };
+                let code = if is_about_size(error) {
+                    "TOO_COMPLEX"
+                } else {
+                    "BAD_INPUT"
+                };
                 extend(error, "code", code);
             }
             None => {
-                tracing::error!(request.id = meta.request_id, trace.id = meta.trace_id, error = error.message, "a field failed");
+                tracing::error!(
+                    request.id = meta.request_id,
+                    trace.id = meta.trace_id,
+                    error = error.message,
+                    "a field failed"
+                );
                 error.message = INTERNAL.to_owned();
                 extend(error, "code", "INTERNAL");
                 extend(error, "requestId", meta.request_id.as_str());
@@ -83,14 +102,22 @@ fn code_of(error: &ServerError) -> Option<&str> {
     }
 }
 
-/// Before execution nothing has a path; during it, only the reading of arguments is the caller's.
+/// Before execution nothing has a path; during it, only what is wrong with arguments and variables is the caller's.
 fn is_about_the_request(error: &ServerError) -> bool {
-    let about_argument = ["Failed to parse \"", "Expected input type \""].iter().any(|beginning| error.message.starts_with(beginning));
-    error.path.is_empty() || about_argument
+    let beginnings = ["Failed to parse \"", "Expected input type \"", "Variable "];
+    error.path.is_empty()
+        || beginnings
+            .iter()
+            .any(|beginning| error.message.starts_with(beginning))
 }
 
 fn is_about_size(error: &ServerError) -> bool {
-    let words = ["too complex", "too deep", "recursion depth", "number of directives"];
+    let words = [
+        "too complex",
+        "too deep",
+        "recursion depth",
+        "number of directives",
+    ];
     words.iter().any(|words| error.message.contains(words))
 }
 
@@ -102,7 +129,10 @@ fn coded(code: &str, message: &str) -> ServerError {
 }
 
 fn extend(error: &mut ServerError, name: &str, value: impl Into<Value>) {
-    error.extensions.get_or_insert_with(ErrorExtensionValues::default).set(name, value);
+    error
+        .extensions
+        .get_or_insert_with(ErrorExtensionValues::default)
+        .set(name, value);
 }
 
 fn cut(message: &mut String) {
@@ -122,17 +152,34 @@ mod tests {
     use super::{LONGEST_MESSAGE, code, refusal, shape};
 
     fn shaped(message: &str, path: Vec<PathSegment>) -> Response {
-        let meta = RequestMeta { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), device_id: None, request_id: "r".to_owned(), trace_id: "t".to_owned() };
-        let error = ServerError { path, ..ServerError::new(message, None) };
+        let meta = RequestMeta {
+            ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            device_id: None,
+            request_id: "r".to_owned(),
+            trace_id: "t".to_owned(),
+        };
+        let error = ServerError {
+            path,
+            ..ServerError::new(message, None)
+        };
         shape(Response::from_errors(vec![error]), &meta)
     }
 
     #[test]
     fn every_error_has_a_code() {
         let field = || vec![PathSegment::Field("a".to_owned())];
-        assert_eq!(code(&shaped("Unknown field", Vec::new())), Some("BAD_INPUT"));
-        assert_eq!(code(&shaped("Query is too complex.", Vec::new())), Some("TOO_COMPLEX"));
-        assert_eq!(code(&shaped("Failed to parse \"Int\": no", field())), Some("BAD_INPUT"));
+        assert_eq!(
+            code(&shaped("Unknown field", Vec::new())),
+            Some("BAD_INPUT")
+        );
+        assert_eq!(
+            code(&shaped("Query is too complex.", Vec::new())),
+            Some("TOO_COMPLEX")
+        );
+        assert_eq!(
+            code(&shaped("Failed to parse \"Int\": no", field())),
+            Some("BAD_INPUT")
+        );
         let ours = shaped("a table is missing", field());
         assert_eq!(code(&ours), Some("INTERNAL"));
         assert!(!ours.errors[0].message.contains("table"));
@@ -141,6 +188,9 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_between_characters() {
         let response = refusal("BAD_INPUT", &"é".repeat(1000));
-        assert_eq!(response.errors[0].message.chars().count(), LONGEST_MESSAGE + 1);
+        assert_eq!(
+            response.errors[0].message.chars().count(),
+            LONGEST_MESSAGE + 1
+        );
     }
 }

@@ -31,11 +31,21 @@ pub(super) async fn payment(
         Err(response) => return response,
     };
     // A header that is no text cannot be right either: both come to an empty one, which is "not signed".
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (timestamp, signature) = (text(TIMESTAMP), text(SIGNATURE));
     let orders = app.services.orders.clone();
     let recording = app.tasks.spawn(async move {
-        let callback = Callback { timestamp: &timestamp, signature: &signature, body: &body };
+        let callback = Callback {
+            timestamp: &timestamp,
+            signature: &signature,
+            body: &body,
+        };
         orders.payment_callback(&provider, callback).await
     });
     match recording.await {
@@ -55,9 +65,16 @@ fn refuse(meta: &RequestMeta, error: &CallbackError) -> Response {
         CallbackError::Malformed(_) => StatusCode::BAD_REQUEST,
         CallbackError::Unavailable(cause) => {
             tracing::warn!(request.id = meta.request_id, error = %cause, "a payment callback was not recorded; the provider has to send it again");
-            return plain(StatusCode::SERVICE_UNAVAILABLE, "not recorded now; send it again");
+            return plain(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not recorded now; send it again",
+            );
         }
     };
-    tracing::info!(request.id = meta.request_id, status = status.as_u16(), "a payment callback was refused");
+    tracing::info!(
+        request.id = meta.request_id,
+        status = status.as_u16(),
+        "a payment callback was refused"
+    );
     plain(status, &error.to_string())
 }

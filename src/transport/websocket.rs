@@ -12,7 +12,7 @@ use schema::context::RequestMeta;
 
 use super::App;
 use super::http::plain;
-use super::socket::{Close, Socket};
+use super::socket::{Close, Conversation};
 
 /// The only subprotocol spoken.
 const PROTOCOL: &str = "graphql-transport-ws";
@@ -24,9 +24,17 @@ const BUFFER: usize = 4 * 1024;
 const SOCKETS_PER_USER: u32 = 10;
 
 /// Answers an upgrade of `/graphql`.
-pub(super) fn upgrade(app: Arc<App>, meta: RequestMeta, headers: &HeaderMap, upgrade: WebSocketUpgrade) -> Response {
+pub(super) fn upgrade(
+    app: Arc<App>,
+    meta: RequestMeta,
+    headers: &HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response {
     if !app.origins.admit(headers) {
-        return plain(StatusCode::FORBIDDEN, "pages of this origin may not open a socket");
+        return plain(
+            StatusCode::FORBIDDEN,
+            "pages of this origin may not open a socket",
+        );
     }
     if app.closing.is_cancelled() {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping");
@@ -40,7 +48,9 @@ pub(super) fn upgrade(app: Arc<App>, meta: RequestMeta, headers: &HeaderMap, upg
     let asked = protocols(headers);
     if asked.iter().any(|protocol| protocol == PROTOCOL) {
         let tasks = app.tasks.clone();
-        return upgrade.protocols([PROTOCOL]).on_upgrade(move |stream| tasks.track_future(Socket::new(app, meta).run(stream)));
+        return upgrade.protocols([PROTOCOL]).on_upgrade(move |stream| {
+            tasks.track_future(Conversation::new(app, meta).run(stream))
+        });
     }
     // A browser only tells its page why a socket was closed if the handshake worked out, so that is done first.
     let upgrade = match asked.into_iter().next() {
@@ -71,7 +81,10 @@ impl Sockets {
             return None;
         }
         *open += 1;
-        Some(Place { users: Arc::clone(&self.users), user })
+        Some(Place {
+            users: Arc::clone(&self.users),
+            user,
+        })
     }
 }
 
@@ -89,14 +102,24 @@ impl Drop for Place {
 
 async fn refuse_protocol(mut stream: WebSocket) {
     let close = Close::Protocol;
-    let frame = CloseFrame { code: close.code(), reason: close.reason().into() };
+    let frame = CloseFrame {
+        code: close.code(),
+        reason: close.reason().into(),
+    };
     // Who does not even wait for the reason does not get it.
     let _ = stream.send(Message::Close(Some(frame))).await;
 }
 
 fn protocols(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|protocol| protocol.trim().to_owned()).filter(|protocol| !protocol.is_empty()).collect()
+    let values = headers
+        .get_all(header::SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value: &HeaderValue| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .map(|protocol| protocol.trim().to_owned())
+        .filter(|protocol| !protocol.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -108,7 +131,9 @@ mod tests {
     #[test]
     fn a_user_has_ten_places_and_gets_them_back() {
         let sockets = Sockets::default();
-        let mut places: Vec<_> = (0..SOCKETS_PER_USER).map(|_| sockets.take(UserId(1)).unwrap()).collect();
+        let mut places: Vec<_> = (0..SOCKETS_PER_USER)
+            .map(|_| sockets.take(UserId(1)).unwrap())
+            .collect();
         assert!(sockets.take(UserId(1)).is_none());
         assert!(sockets.take(UserId(2)).is_some());
         places.pop();

@@ -17,7 +17,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Waits until so many orders have their row.
 async fn rows(conn: &sea_orm::DatabaseConnection, at_least: u64) {
     eventually(LIMIT, &format!("{at_least} rows"), async || {
-        order::Entity::find().count(conn).await.is_ok_and(|rows| rows >= at_least)
+        order::Entity::find()
+            .count(conn)
+            .await
+            .is_ok_and(|rows| rows >= at_least)
     })
     .await;
 }
@@ -84,7 +87,10 @@ async fn a_redis_that_is_killed_in_a_sale_sells_on_in_a_new_epoch() {
     redis.crash().await;
     assert_clean(&sale.await.unwrap());
     let sales = entity::sale::Entity::find().all(&conn).await.unwrap();
-    assert!(sales.iter().any(|s| s.epoch > 1), "the restart was noticed: {sales:?}");
+    assert!(
+        sales.iter().any(|s| s.epoch > 1),
+        "the restart was noticed: {sales:?}"
+    );
     conn.close().await.unwrap();
     cluster.end().await;
 }
@@ -100,7 +106,10 @@ async fn an_empty_redis_is_filled_from_the_database() {
     redis.kill9();
     redis.lose_everything();
     redis.start_again().await;
-    eventually(LIMIT, "a clean table", async || run(&["verify"], &cluster.env).await.status.success()).await;
+    eventually(LIMIT, "a clean table", async || {
+        run(&["verify"], &cluster.env).await.status.success()
+    })
+    .await;
     for node in &mut cluster.nodes {
         node.wait_ready(READY).await;
     }
@@ -114,16 +123,34 @@ async fn the_embedded_redis_that_is_killed_in_a_sale_comes_back_by_itself() {
     let env = stores.env();
     let mut server = Process::spawn(&["serve"], &env, stores.folder.path());
     server.wait_ready(READY).await;
-    let conn = connect(&format!("sqlite://{}/lifemate.db", stores.folder.path().display())).await;
+    let conn = connect(&format!(
+        "sqlite://{}/lifemate.db",
+        stores.folder.path().display()
+    ))
+    .await;
     let (sale_env, url) = (env.clone(), server.client().base_url().to_owned());
     let sale = tokio::spawn(async move { drill(&sale_env, &[url], 1_500, 1_000, 40).await });
     rows(&conn, 100).await;
     let log = server.log();
-    let pid = log.split("redis.pid=").last().unwrap().split(|c: char| !c.is_ascii_digit()).next().unwrap().to_owned();
-    let killed = std::process::Command::new("kill").args(["-9", &pid]).status().unwrap();
+    let pid = log
+        .split("redis.pid=")
+        .last()
+        .unwrap()
+        .split(|c: char| !c.is_ascii_digit())
+        .next()
+        .unwrap()
+        .to_owned();
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &pid])
+        .status()
+        .unwrap();
     assert!(killed.success());
     assert_clean(&sale.await.unwrap());
-    assert!(server.log().matches("redis.pid=").count() > 1, "it was started again:\n{}", server.log());
+    assert!(
+        server.log().matches("redis.pid=").count() > 1,
+        "it was started again:\n{}",
+        server.log()
+    );
     conn.close().await.unwrap();
     server.assert_no_panic();
     assert!(server.term(Duration::from_secs(15)).await.success());

@@ -1,7 +1,10 @@
 //! Everything that is proved through the API, on real stores; and the rules of the house.
 //! `make test` brings the stores; `scripts/services start` brings them for a single run.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic, in its support too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by a panic, in its support too"
+)]
 
 mod config;
 mod drill;
@@ -12,6 +15,7 @@ mod live;
 mod payments;
 mod processes;
 mod reconcile;
+mod sales;
 mod schema;
 mod seckill;
 mod spine;

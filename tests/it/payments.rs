@@ -43,11 +43,21 @@ async fn call_back(client: &Client, body: &str) -> u16 {
     post(client, PATH, Some(&timestamp), Some(&signature), body).await
 }
 
-async fn post(client: &Client, path: &str, timestamp: Option<&str>, signature: Option<&str>, body: &str) -> u16 {
+async fn post(
+    client: &Client,
+    path: &str,
+    timestamp: Option<&str>,
+    signature: Option<&str>,
+    body: &str,
+) -> u16 {
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(timestamp.map(|t| ("x-lifemate-timestamp", t)));
     headers.extend(signature.map(|s| ("x-lifemate-signature", s)));
-    client.post(path, &headers, body.to_owned()).await.status().as_u16()
+    client
+        .post(path, &headers, body.to_owned())
+        .await
+        .status()
+        .as_u16()
 }
 
 async fn until(buyer: &Client, order: &str, status: &str) -> Value {
@@ -76,7 +86,10 @@ async fn a_callback_that_is_not_the_providers_is_refused_and_changes_nothing() {
     let client = app.client();
     let good = body(&order, "t1", 990);
     let now = now_secs().to_string();
-    let (old, early) = ((now_secs() - 400).to_string(), (now_secs() + 400).to_string());
+    let (old, early) = (
+        (now_secs() - 400).to_string(),
+        (now_secs() + 400).to_string(),
+    );
     let signature = sign(&now, &good);
     let cases: [(&str, Option<&str>, Option<&str>, &str, u16); 9] = [
         (PATH, None, None, &good, 401),
@@ -86,13 +99,35 @@ async fn a_callback_that_is_not_the_providers_is_refused_and_changes_nothing() {
         (PATH, Some(&now), Some("not hex"), &good, 401),
         (PATH, Some(&old), Some(&sign(&old, &good)), &good, 401),
         (PATH, Some(&early), Some(&sign(&early, &good)), &good, 401),
-        (PATH, Some(&now), Some(&signature), &body(&order, "t1", 1), 401),
-        ("/webhooks/payments/nobody", Some(&now), Some(&signature), &good, 404),
+        (
+            PATH,
+            Some(&now),
+            Some(&signature),
+            &body(&order, "t1", 1),
+            401,
+        ),
+        (
+            "/webhooks/payments/nobody",
+            Some(&now),
+            Some(&signature),
+            &good,
+            404,
+        ),
     ];
     for (path, timestamp, signature, sent, status) in cases {
-        assert_eq!(post(&client, path, timestamp, signature, sent).await, status, "{path} {timestamp:?} {signature:?}");
+        assert_eq!(
+            post(&client, path, timestamp, signature, sent).await,
+            status,
+            "{path} {timestamp:?} {signature:?}"
+        );
     }
-    for malformed in ["", "{}", r#"{"transactionId":1}"#, &good.replace("SUCCEEDED", "WHATEVER"), &good.replace("990", "-1")] {
+    for malformed in [
+        "",
+        "{}",
+        r#"{"transactionId":1}"#,
+        &good.replace("SUCCEEDED", "WHATEVER"),
+        &good.replace("990", "-1"),
+    ] {
         assert_eq!(call_back(&client, malformed).await, 400, "{malformed}");
     }
     let huge = format!("{good}{}", " ".repeat(17 * 1024));
@@ -123,7 +158,13 @@ async fn one_transaction_counts_once_also_when_it_is_told_at_two_nodes_at_once()
 
     assert_eq!(call_back(&nodes[0], &body(&order, "t2", 990)).await, 200);
     let seen = until_refunded(&buyer, &order).await;
-    assert_eq!((seen["status"].as_str(), seen["refund"]["amount"]["amount"].as_str()), (Some("PAID"), Some("9.90")));
+    assert_eq!(
+        (
+            seen["status"].as_str(),
+            seen["refund"]["amount"]["amount"].as_str()
+        ),
+        (Some("PAID"), Some("9.90"))
+    );
     app.finish().await;
 }
 
@@ -135,14 +176,25 @@ async fn an_order_can_be_paid_before_its_row_is_written() {
     let order = seckill(&buyer, &sale.voucher, "r1").await.accepted();
     assert_eq!(read_order(&buyer, &order).await["status"], "QUEUED");
     pay(&buyer, &order).await.data();
-    assert_eq!(call_back(&app.client(), &body(&order, "t1", 990)).await, 200);
-    assert_eq!(read_order(&buyer, &order).await["status"], "PAID", "the intent brought the row");
+    assert_eq!(
+        call_back(&app.client(), &body(&order, "t1", 990)).await,
+        200
+    );
+    assert_eq!(
+        read_order(&buyer, &order).await["status"],
+        "PAID",
+        "the intent brought the row"
+    );
     app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_without_an_order_waits_for_it_and_then_goes_back() {
-    let app = TestApp::build().config(|c| c.orphan_wait_secs = 3).without_workers().start().await;
+    let app = TestApp::build()
+        .config(|c| c.orphan_wait_secs = 3)
+        .without_workers()
+        .start()
+        .await;
     let sale = app.sale().await.create().await;
     let buyer = app.as_user(&app.user().await);
     let client = app.client();
@@ -161,10 +213,18 @@ async fn money_without_an_order_waits_for_it_and_then_goes_back() {
     assert_eq!(call_back(&client, &body("nonsense", "t2", 990)).await, 200);
     assert_eq!(orders.work_on_payments().await.unwrap(), 0);
     app.shift_clocks(Duration::from_secs(4));
-    assert_eq!(orders.work_on_payments().await.unwrap(), 2, "judged, and refunded");
+    assert_eq!(
+        orders.work_on_payments().await.unwrap(),
+        2,
+        "judged, and refunded"
+    );
     assert_eq!(orders.work_on_payments().await.unwrap(), 0);
     assert_eq!(call_back(&client, &body("nonsense", "t2", 990)).await, 200);
-    assert_eq!(payment::Entity::find().count(app.db()).await.unwrap(), 2, "told again, it is the same payment");
+    assert_eq!(
+        payment::Entity::find().count(app.db()).await.unwrap(),
+        2,
+        "told again, it is the same payment"
+    );
     assert_eq!(orders.work_on_payments().await.unwrap(), 0);
     app.finish().await;
 }
@@ -173,32 +233,57 @@ async fn money_without_an_order_waits_for_it_and_then_goes_back() {
 async fn late_double_and_wrong_money_goes_back_and_leaves_the_state() {
     let app = TestApp::start().await;
     let sale = app.sale().await.stock(10).price("9.90").create().await;
-    let buyers: Vec<_> = app.users(5).await.iter().map(|user| app.as_user(user)).collect();
+    let buyers: Vec<_> = app
+        .users(5)
+        .await
+        .iter()
+        .map(|user| app.as_user(user))
+        .collect();
     let mut orders = Vec::new();
     for buyer in &buyers {
         let order = seckill(buyer, &sale.voucher, "r1").await.accepted();
         until(buyer, &order, "UNPAID").await;
         orders.push(order);
     }
-    sandbox_pay(&buyers[0], &orders[0], "PAY_TWICE").await.data();
-    sandbox_pay(&buyers[1], &orders[1], "WRONG_AMOUNT").await.data();
+    sandbox_pay(&buyers[0], &orders[0], "PAY_TWICE")
+        .await
+        .data();
+    sandbox_pay(&buyers[1], &orders[1], "WRONG_AMOUNT")
+        .await
+        .data();
     sandbox_pay(&buyers[2], &orders[2], "FAIL").await.data();
     sandbox_pay(&buyers[3], &orders[3], "LATE").await.data();
     sandbox_pay(&buyers[4], &orders[4], "REPEAT").await.data();
     cancel(&buyers[3], &orders[3]).await.data();
 
     let twice = until_refunded(&buyers[0], &orders[0]).await;
-    assert_eq!((twice["status"].as_str(), twice["refund"]["amount"]["amount"].as_str()), (Some("PAID"), Some("9.90")));
+    assert_eq!(
+        (
+            twice["status"].as_str(),
+            twice["refund"]["amount"]["amount"].as_str()
+        ),
+        (Some("PAID"), Some("9.90"))
+    );
     let wrong = until_refunded(&buyers[1], &orders[1]).await;
-    assert_eq!((wrong["status"].as_str(), wrong["refund"]["amount"]["amount"].as_str()), (Some("UNPAID"), Some("9.91")));
+    assert_eq!(
+        (
+            wrong["status"].as_str(),
+            wrong["refund"]["amount"]["amount"].as_str()
+        ),
+        (Some("UNPAID"), Some("9.91"))
+    );
     assert_eq!(read_order(&buyers[2], &orders[2]).await["status"], "UNPAID");
     let late = until_refunded(&buyers[3], &orders[3]).await;
     assert_eq!(late["status"], "CLOSED");
     let repeated = read_order(&buyers[4], &orders[4]).await;
-    assert_eq!((repeated["status"].as_str(), &repeated["refund"]), (Some("PAID"), &Value::Null));
+    assert_eq!(
+        (repeated["status"].as_str(), &repeated["refund"]),
+        (Some("PAID"), &Value::Null)
+    );
     assert_eq!(refund::Entity::find().count(app.db()).await.unwrap(), 3);
 
-    let query = "mutation($id: ID!) { payOrder(input: { orderId: $id }) { result { __typename } } }";
+    let query =
+        "mutation($id: ID!) { payOrder(input: { orderId: $id }) { result { __typename } } }";
     let answer = buyers[0].gql(query, json!({ "id": orders[0] })).await;
     assert_eq!(answer.text("payOrder.result.__typename"), "OrderNotPayable");
     app.finish().await;
@@ -212,14 +297,27 @@ async fn the_sandbox_page_pays_and_another_user_cannot() {
     let order = seckill(&buyer, &sale.voucher, "r1").await.accepted();
     let other = app.as_user(&app.user().await);
     pay(&other, &order).await.expect_code("NOT_FOUND");
-    sandbox_pay(&other, &order, "SUCCEED").await.expect_code("NOT_FOUND");
-    pay(&app.client(), &order).await.expect_code("UNAUTHENTICATED");
+    sandbox_pay(&other, &order, "SUCCEED")
+        .await
+        .expect_code("NOT_FOUND");
+    pay(&app.client(), &order)
+        .await
+        .expect_code("UNAUTHENTICATED");
 
     let query = "mutation($id: ID!) { payOrder(input: { orderId: $id }) { result { ... on PaymentReady { paymentUrl } } } }";
-    let url = async || buyer.gql(query, json!({ "id": order })).await.text("payOrder.result.paymentUrl").to_owned();
+    let url = async || {
+        buyer
+            .gql(query, json!({ "id": order }))
+            .await
+            .text("payOrder.result.paymentUrl")
+            .to_owned()
+    };
     let (first, again) = (url().await, url().await);
     assert_eq!(first, again, "repeats give the same address");
-    let path = first.strip_prefix(app.client().base_url()).unwrap().to_owned();
+    let path = first
+        .strip_prefix(app.client().base_url())
+        .unwrap()
+        .to_owned();
     let page = app.client().get(&path).await;
     assert_eq!(page.status(), 200);
     let page = page.text().await.unwrap();

@@ -19,7 +19,10 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn start(stores: Stores, more: &[(&str, &str)]) -> Self {
         let mut env = stores.env();
-        env.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        env.extend(
+            more.iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
         let logs = stores.folder.path().to_owned();
         let node = || Process::spawn(&["serve", "--no-workers"], &env, &logs);
         let mut nodes = [node(), node()];
@@ -27,11 +30,19 @@ impl Cluster {
         for node in &mut nodes {
             node.wait_ready(READY).await;
         }
-        Self { stores, env, nodes, worker }
+        Self {
+            stores,
+            env,
+            nodes,
+            worker,
+        }
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
-        self.nodes.iter().map(|n| n.client().base_url().to_owned()).collect()
+        self.nodes
+            .iter()
+            .map(|n| n.client().base_url().to_owned())
+            .collect()
     }
 
     /// Stops everything in good order, and leaves nothing behind.
@@ -47,9 +58,24 @@ impl Cluster {
 }
 
 /// `lifemate drill sale` against these addresses.
-pub(crate) async fn drill(env: &[(String, String)], urls: &[String], users: u32, stock: u32, clients: u32) -> Output {
+pub(crate) async fn drill(
+    env: &[(String, String)],
+    urls: &[String],
+    users: u32,
+    stock: u32,
+    clients: u32,
+) -> Output {
     let numbers = [users.to_string(), stock.to_string(), clients.to_string()];
-    let mut args = vec!["drill", "sale", "--users", &numbers[0], "--stock", &numbers[1], "--clients", &numbers[2]];
+    let mut args = vec![
+        "drill",
+        "sale",
+        "--users",
+        &numbers[0],
+        "--stock",
+        &numbers[1],
+        "--clients",
+        &numbers[2],
+    ];
     for url in urls {
         args.extend(["--url", url]);
     }
@@ -57,9 +83,18 @@ pub(crate) async fn drill(env: &[(String, String)], urls: &[String], users: u32,
 }
 
 pub(crate) fn assert_clean(output: &Output) {
-    assert!(output.status.success(), "{}\n{}", output.stdout, output.stderr);
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        output.stdout,
+        output.stderr
+    );
     for name in ["I1", "I2", "I3", "I4", "I5", "I6", "I7"] {
-        assert!(output.stdout.contains(&format!("{name} ok")), "{name} is missing:\n{}", output.stdout);
+        assert!(
+            output.stdout.contains(&format!("{name} ok")),
+            "{name} is missing:\n{}",
+            output.stdout
+        );
     }
 }
 
@@ -95,9 +130,17 @@ async fn one_process_on_its_own_stores_sells_and_is_verified_running_and_stopped
     let output = drill(&env, &[url], 1_000, 300, 50).await;
     assert_clean(&output);
     assert!(output.stdout.contains("300 rows"), "{}", output.stdout);
-    assert!(run(&["verify"], &env).await.status.success(), "beside the running server");
+    assert!(
+        run(&["verify"], &env).await.status.success(),
+        "beside the running server"
+    );
     assert!(server.term(STOP).await.success(), "{}", server.log());
     server.assert_no_panic();
     let verify = run(&["verify"], &env).await;
-    assert!(verify.status.success(), "without the server: {}{}", verify.stdout, verify.stderr);
+    assert!(
+        verify.status.success(),
+        "without the server: {}{}",
+        verify.stdout,
+        verify.stderr
+    );
 }

@@ -20,7 +20,10 @@ fn the_committed_schema_is_the_one_that_is_served() {
         std::fs::write(committed(), &served).unwrap();
     }
     let committed = std::fs::read_to_string(committed()).unwrap_or_default();
-    assert!(committed == served, "schema/schema.graphql is behind: run `make schema` and look at the difference");
+    assert!(
+        committed == served,
+        "schema/schema.graphql is behind: run `make schema` and look at the difference"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +34,11 @@ async fn every_type_field_argument_and_value_is_described() {
         inputFields { name description } enumValues(includeDeprecated: true) { name description } } } }";
     let answer = app.gql(query, Value::Null).await;
     let mut bare = Vec::new();
-    let described = |value: &Value| value["description"].as_str().is_some_and(|d| !d.trim().is_empty());
+    let described = |value: &Value| {
+        value["description"]
+            .as_str()
+            .is_some_and(|d| !d.trim().is_empty())
+    };
     let empty = Vec::new();
     for kind in answer.list("__schema.types") {
         let name = kind["name"].as_str().unwrap();
@@ -87,6 +94,7 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.pauseVoucher", "merchant"),
         ("Mutation.resumeVoucher", "merchant"),
         ("Mutation.endVoucher", "merchant"),
+        ("Mutation.adjustVoucherStock", "merchant"),
         ("Mutation.seckillVoucher", "signed in"),
         ("Mutation.payOrder", "signed in"),
         ("Mutation.cancelOrder", "signed in"),
@@ -96,7 +104,8 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Subscription.voucherStock", "anybody"),
     ]);
     let app = TestApp::start().await;
-    let query = "{ __schema { queryType { name fields { name } } mutationType { name fields { name } }
+    let query =
+        "{ __schema { queryType { name fields { name } } mutationType { name fields { name } }
         subscriptionType { name fields { name } } } }";
     let answer = app.gql(query, Value::Null).await;
     let mut served = Vec::new();
@@ -107,34 +116,89 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         }
     }
     served.sort();
-    assert_eq!(served, rules.keys().map(|k| (*k).to_owned()).collect::<Vec<_>>());
+    assert_eq!(
+        served,
+        rules.keys().map(|k| (*k).to_owned()).collect::<Vec<_>>()
+    );
 
     let samples = [
         ("logout", r#"logout(input: {}) { loggedOut }"#),
-        ("updateProfile", r#"updateProfile(input: {}) { user { id } }"#),
-        ("createShop", r#"createShop(input: { name: "x", typeId: "U2hvcFR5cGU6MQ", location: { latitude: 1, longitude: 1 } }) { shop { id } }"#),
-        ("updateShop", r#"updateShop(input: { shopId: "U2hvcDox", name: "x", typeId: "U2hvcFR5cGU6MQ", location: { latitude: 1, longitude: 1 } }) { shop { id } }"#),
-        ("closeShop", r#"closeShop(input: { shopId: "U2hvcDox" }) { shop { id } }"#),
-        ("createVoucher", r#"createVoucher(input: { shopId: "U2hvcDox", kind: ORDINARY, title: "x", payPrice: "1", value: "1", currencyCode: "VND" }) { voucher { id } }"#),
-        ("publishVoucher", r#"publishVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#),
-        ("pauseVoucher", r#"pauseVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#),
-        ("resumeVoucher", r#"resumeVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#),
-        ("endVoucher", r#"endVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#),
-        ("seckillVoucher", r#"seckillVoucher(input: { voucherId: "Vm91Y2hlcjox", clientRequestId: "r" }) { result { __typename } }"#),
-        ("payOrder", r#"payOrder(input: { orderId: "x" }) { result { __typename } }"#),
-        ("cancelOrder", r#"cancelOrder(input: { orderId: "x" }) { result { __typename } }"#),
-        ("sandboxPay", r#"sandboxPay(input: { orderId: "x" }) { delivered }"#),
+        (
+            "updateProfile",
+            r#"updateProfile(input: {}) { user { id } }"#,
+        ),
+        (
+            "createShop",
+            r#"createShop(input: { name: "x", typeId: "U2hvcFR5cGU6MQ", location: { latitude: 1, longitude: 1 } }) { shop { id } }"#,
+        ),
+        (
+            "updateShop",
+            r#"updateShop(input: { shopId: "U2hvcDox", name: "x", typeId: "U2hvcFR5cGU6MQ", location: { latitude: 1, longitude: 1 } }) { shop { id } }"#,
+        ),
+        (
+            "closeShop",
+            r#"closeShop(input: { shopId: "U2hvcDox" }) { shop { id } }"#,
+        ),
+        (
+            "createVoucher",
+            r#"createVoucher(input: { shopId: "U2hvcDox", kind: ORDINARY, title: "x", payPrice: "1", value: "1", currencyCode: "VND" }) { voucher { id } }"#,
+        ),
+        (
+            "publishVoucher",
+            r#"publishVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#,
+        ),
+        (
+            "pauseVoucher",
+            r#"pauseVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#,
+        ),
+        (
+            "resumeVoucher",
+            r#"resumeVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#,
+        ),
+        (
+            "endVoucher",
+            r#"endVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#,
+        ),
+        (
+            "adjustVoucherStock",
+            r#"adjustVoucherStock(input: { voucherId: "Vm91Y2hlcjox", total: 1 }) { sale { total } }"#,
+        ),
+        (
+            "seckillVoucher",
+            r#"seckillVoucher(input: { voucherId: "Vm91Y2hlcjox", clientRequestId: "r" }) { result { __typename } }"#,
+        ),
+        (
+            "payOrder",
+            r#"payOrder(input: { orderId: "x" }) { result { __typename } }"#,
+        ),
+        (
+            "cancelOrder",
+            r#"cancelOrder(input: { orderId: "x" }) { result { __typename } }"#,
+        ),
+        (
+            "sandboxPay",
+            r#"sandboxPay(input: { orderId: "x" }) { delivered }"#,
+        ),
     ];
-    let guarded = rules.iter().filter(|(field, rule)| field.starts_with("Mutation.") && **rule != "anybody").count();
+    let guarded = rules
+        .iter()
+        .filter(|(field, rule)| field.starts_with("Mutation.") && **rule != "anybody")
+        .count();
     assert_eq!(samples.len(), guarded);
     let user = app.as_user(&app.user().await);
     for (field, call) in samples {
         let query = format!("mutation {{ {call} }}");
-        app.gql(&query, Value::Null).await.expect_code("UNAUTHENTICATED");
+        app.gql(&query, Value::Null)
+            .await
+            .expect_code("UNAUTHENTICATED");
         if rules[format!("Mutation.{field}").as_str()] == "merchant" {
             let answer = user.gql(&query, Value::Null).await;
             let code = answer.code().unwrap_or_default();
-            assert!(["FORBIDDEN", "NOT_FOUND"].contains(&code), "{field}: {}", answer.body);
+            assert!(
+                ["FORBIDDEN", "NOT_FOUND"].contains(&code),
+                "{field}: {}",
+                answer.body
+            );
         }
     }
     app.finish().await;

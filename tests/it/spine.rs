@@ -19,13 +19,23 @@ async fn walk(builder: Builder) {
 
     let order = seckill(&buyer, &sale.voucher, "once").await.accepted();
     let watch = "subscription($id: ID!) { orderStatus(orderId: $id) { id status } }";
-    let mut status = crate::support::subscription::Subscription::open(&buyer, watch, json!({ "id": order })).await;
-    let seen = status.until(LIMIT, |data| data["orderStatus"]["status"] == "UNPAID").await;
-    assert!(seen.iter().all(|data| data["orderStatus"]["id"] == order.as_str()), "{seen:?}");
+    let mut status =
+        crate::support::subscription::Subscription::open(&buyer, watch, json!({ "id": order }))
+            .await;
+    let seen = status
+        .until(LIMIT, |data| data["orderStatus"]["status"] == "UNPAID")
+        .await;
+    assert!(
+        seen.iter()
+            .all(|data| data["orderStatus"]["id"] == order.as_str()),
+        "{seen:?}"
+    );
 
     pay(&buyer, &order).await.data();
     sandbox_pay(&buyer, &order, "SUCCEED").await.data();
-    status.until(LIMIT, |data| data["orderStatus"]["status"] == "PAID").await;
+    status
+        .until(LIMIT, |data| data["orderStatus"]["status"] == "PAID")
+        .await;
     status.stop().await;
     app.finish().await;
 }

@@ -48,7 +48,12 @@ impl Bench {
             clicks_per_second: 5,
         };
         let store = SqlStore::new(db.clone(), clock.clone(), settings);
-        let bench = Self { stores, db, clock, store };
+        let bench = Self {
+            stores,
+            db,
+            clock,
+            store,
+        };
         bench.add_sale(VOUCHER, total).await;
         bench
     }
@@ -79,15 +84,29 @@ impl Bench {
             settled_at: None,
             version: 1,
         };
-        sale::Entity::insert(sale.into_active_model()).exec_without_returning(self.db.conn()).await.unwrap();
+        sale::Entity::insert(sale.into_active_model())
+            .exec_without_returning(self.db.conn())
+            .await
+            .unwrap();
     }
 
     async fn sold(&self, voucher: i64) -> i64 {
-        sale::Entity::find_by_id(voucher).one(self.db.conn()).await.unwrap().unwrap().sold
+        sale::Entity::find_by_id(voucher)
+            .one(self.db.conn())
+            .await
+            .unwrap()
+            .unwrap()
+            .sold
     }
 
     async fn live(&self, voucher: i64) -> i64 {
-        i64::try_from(order::Entity::find_live(voucher).count(self.db.conn()).await.unwrap()).unwrap()
+        i64::try_from(
+            order::Entity::find_live(voucher)
+                .count(self.db.conn())
+                .await
+                .unwrap(),
+        )
+        .unwrap()
     }
 
     /// The books are right: `sold` is the live orders, and the ledger's sum.
@@ -99,11 +118,18 @@ impl Bench {
             .unwrap();
         let ledger: i64 = entries.iter().map(|e| e.sold_delta).sum();
         let (sold, live) = (self.sold(voucher).await, self.live(voucher).await);
-        assert_eq!((sold, sold), (live, ledger), "sold, live orders and ledger of voucher {voucher}");
+        assert_eq!(
+            (sold, sold),
+            (live, ledger),
+            "sold, live orders and ledger of voucher {voucher}"
+        );
     }
 
     async fn giveback(&self, order: i64) -> Option<giveback::Model> {
-        giveback::Entity::find_by_id(order).one(self.db.conn()).await.unwrap()
+        giveback::Entity::find_by_id(order)
+            .one(self.db.conn())
+            .await
+            .unwrap()
     }
 
     fn money(&self, id: i64, order: i64, transaction: &str) -> Incoming {
@@ -162,32 +188,86 @@ async fn a_batch_is_judged_item_by_item_and_twice_is_once(kind: Store) {
     let batch = [
         item(10, 1),
         item(11, 1),
-        QueuedOrderV1 { slot: 2, ..item(12, 1) },
-        QueuedOrderV1 { epoch: EPOCH - 1, ..item(13, 2) },
+        QueuedOrderV1 {
+            slot: 2,
+            ..item(12, 1)
+        },
+        QueuedOrderV1 {
+            epoch: EPOCH - 1,
+            ..item(13, 2)
+        },
         item(14, 2),
         item(15, 3),
-        QueuedOrderV1 { voucher_id: 99, ..item(16, 3) },
-        QueuedOrderV1 { voucher_id: OTHER_VOUCHER, ..item(17, 3) },
+        QueuedOrderV1 {
+            voucher_id: 99,
+            ..item(16, 3)
+        },
+        QueuedOrderV1 {
+            voucher_id: OTHER_VOUCHER,
+            ..item(17, 3)
+        },
         item(10, 2),
     ];
     let first = bench.store.apply(&batch).await.unwrap();
-    let expected =
-        ["inserted", "duplicate", "inserted", "stale", "inserted", "no unit", "no sale", "inserted", "foreign"];
+    let expected = [
+        "inserted",
+        "duplicate",
+        "inserted",
+        "stale",
+        "inserted",
+        "no unit",
+        "no sale",
+        "inserted",
+        "foreign",
+    ];
     assert_eq!(labels(&first), expected);
     let again = bench.store.apply(&batch).await.unwrap();
-    let expected =
-        ["done before", "duplicate", "done before", "stale", "done before", "no unit", "no sale", "done before", "foreign"];
+    let expected = [
+        "done before",
+        "duplicate",
+        "done before",
+        "stale",
+        "done before",
+        "no unit",
+        "no sale",
+        "done before",
+        "foreign",
+    ];
     assert_eq!(labels(&again), expected);
-    assert_eq!((bench.sold(VOUCHER).await, bench.sold(OTHER_VOUCHER).await), (3, 1));
+    assert_eq!(
+        (bench.sold(VOUCHER).await, bench.sold(OTHER_VOUCHER).await),
+        (3, 1)
+    );
     bench.assert_books(VOUCHER).await;
     bench.assert_books(OTHER_VOUCHER).await;
 
-    let rejects = order_reject::Entity::find().count(bench.db.conn()).await.unwrap();
+    let rejects = order_reject::Entity::find()
+        .count(bench.db.conn())
+        .await
+        .unwrap();
     assert_eq!(rejects, 3);
-    assert_eq!(bench.giveback(11).await.unwrap().round, 2, "a reject that comes again opens its giveback again");
-    assert!(bench.giveback(10).await.is_none(), "no giveback while a row holds the unit");
-    let Some(Found::Row(row)) = bench.store.find(&[OrderId(10)]).await.unwrap().remove(&OrderId(10)) else { panic!() };
-    assert_eq!((row.user_id, row.status, row.active, row.version), (1, OrderStatus::Unpaid, Some(1), 1));
+    assert_eq!(
+        bench.giveback(11).await.unwrap().round,
+        2,
+        "a reject that comes again opens its giveback again"
+    );
+    assert!(
+        bench.giveback(10).await.is_none(),
+        "no giveback while a row holds the unit"
+    );
+    let Some(Found::Row(row)) = bench
+        .store
+        .find(&[OrderId(10)])
+        .await
+        .unwrap()
+        .remove(&OrderId(10))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (row.user_id, row.status, row.active, row.version),
+        (1, OrderStatus::Unpaid, Some(1), 1)
+    );
     assert!(row.pay_by > row.created_at);
     bench.end().await;
 }
@@ -220,21 +300,41 @@ async fn overlapping_batches_at_once_sell_each_unit_once(kind: Store) {
     }
     assert_eq!(i64::try_from(inserted.len()).unwrap(), TOTAL);
     bench.assert_books(VOUCHER).await;
-    let rejected = order_reject::Entity::find().count(bench.db.conn()).await.unwrap();
+    let rejected = order_reject::Entity::find()
+        .count(bench.db.conn())
+        .await
+        .unwrap();
     assert_eq!(rejected, 200);
     bench.end().await;
 }
 
 async fn an_order_is_closed_once_and_its_giveback_counts_in_its_round_and_epoch(kind: Store) {
     let bench = Bench::new(kind, 5).await;
-    bench.store.apply(&[item(10, 1), item(11, 2), item(12, 3)]).await.unwrap();
-    assert!(bench.store.due(bench.clock.now_ms(), 10).await.unwrap().is_empty());
+    bench
+        .store
+        .apply(&[item(10, 1), item(11, 2), item(12, 3)])
+        .await
+        .unwrap();
+    assert!(
+        bench
+            .store
+            .due(bench.clock.now_ms(), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     bench.clock.shift_ms(61_000);
     let due = bench.store.due(bench.clock.now_ms(), 2).await.unwrap();
     assert_eq!(due.len(), 2);
     let closers = (0..4).map(|_| {
         let (store, due) = (bench.store.clone(), due.clone());
-        tokio::spawn(async move { store.close(&due, CloseReason::Deadline).await.unwrap().len() })
+        tokio::spawn(async move {
+            store
+                .close(&due, CloseReason::Deadline)
+                .await
+                .unwrap()
+                .len()
+        })
     });
     let mut closed = 0;
     for closer in closers.collect::<Vec<_>>() {
@@ -245,11 +345,31 @@ async fn an_order_is_closed_once_and_its_giveback_counts_in_its_round_and_epoch(
     bench.assert_books(VOUCHER).await;
 
     let order = due[0].0;
-    let again = bench.store.apply(&[QueuedOrderV1 { user_id: order.0 - 9, ..item(order.0, 0) }]).await.unwrap();
-    assert_eq!(labels(&again), ["closed"], "a late copy of a closed order is no new order");
+    let again = bench
+        .store
+        .apply(&[QueuedOrderV1 {
+            user_id: order.0 - 9,
+            ..item(order.0, 0)
+        }])
+        .await
+        .unwrap();
+    assert_eq!(
+        labels(&again),
+        ["closed"],
+        "a late copy of a closed order is no new order"
+    );
     assert_eq!(bench.giveback(order.0).await.unwrap().round, 2);
-    for (round, epoch, expected) in [(1, Some(EPOCH), 0), (2, Some(EPOCH - 1), 0), (2, Some(EPOCH), 1), (2, None, 0)] {
-        let done = bench.store.givebacks_done(VoucherId(VOUCHER), &[(order, round)], epoch).await.unwrap();
+    for (round, epoch, expected) in [
+        (1, Some(EPOCH), 0),
+        (2, Some(EPOCH - 1), 0),
+        (2, Some(EPOCH), 1),
+        (2, None, 0),
+    ] {
+        let done = bench
+            .store
+            .givebacks_done(VoucherId(VOUCHER), &[(order, round)], epoch)
+            .await
+            .unwrap();
         assert_eq!(done, expected, "round {round} under {epoch:?}");
     }
 
@@ -261,26 +381,59 @@ async fn an_order_is_closed_once_and_its_giveback_counts_in_its_round_and_epoch(
 
 async fn an_order_that_is_nowhere_is_rejected_only_in_the_epoch_that_was_asked(kind: Store) {
     let bench = Bench::new(kind, 5).await;
-    let price = Money { minor: 100, currency: Currency::parse("VND").unwrap() };
-    let key = |order| OrderKey { order: OrderId(order), voucher: VoucherId(VOUCHER), buyer: UserId(1) };
+    let price = Money {
+        minor: 100,
+        currency: Currency::parse("VND").unwrap(),
+    };
+    let key = |order| OrderKey {
+        order: OrderId(order),
+        voucher: VoucherId(VOUCHER),
+        buyer: UserId(1),
+    };
     bench.store.apply(&[item(10, 1)]).await.unwrap();
-    assert!(matches!(bench.store.bar(key(10), &price, EPOCH).await.unwrap(), Barred::Found(Found::Row(_))));
-    assert!(matches!(bench.store.bar(key(11), &price, EPOCH + 1).await.unwrap(), Barred::OtherEpoch));
-    let Barred::Rejected(row) = bench.store.bar(key(11), &price, EPOCH).await.unwrap() else { panic!() };
+    assert!(matches!(
+        bench.store.bar(key(10), &price, EPOCH).await.unwrap(),
+        Barred::Found(Found::Row(_))
+    ));
+    assert!(matches!(
+        bench.store.bar(key(11), &price, EPOCH + 1).await.unwrap(),
+        Barred::OtherEpoch
+    ));
+    let Barred::Rejected(row) = bench.store.bar(key(11), &price, EPOCH).await.unwrap() else {
+        panic!()
+    };
     assert_eq!(row.reason, RejectReason::NotPlaced);
-    assert!(matches!(bench.store.bar(key(11), &price, EPOCH).await.unwrap(), Barred::Found(Found::Reject(_))));
+    assert!(matches!(
+        bench.store.bar(key(11), &price, EPOCH).await.unwrap(),
+        Barred::Found(Found::Reject(_))
+    ));
     let late = bench.store.apply(&[item(11, 1)]).await.unwrap();
-    assert_eq!(labels(&late), ["not placed"], "what was said to be rejected is not placed later");
+    assert_eq!(
+        labels(&late),
+        ["not placed"],
+        "what was said to be rejected is not placed later"
+    );
     bench.end().await;
 }
 
 async fn only_the_holder_of_the_lease_starts_an_epoch(kind: Store) {
     let bench = Bench::new(kind, 5).await;
     let voucher = VoucherId(VOUCHER);
-    bench.store.apply(&[item(10, 1), item(11, 2)]).await.unwrap();
-    bench.store.close(&[(OrderId(11), voucher)], CloseReason::Buyer).await.unwrap();
+    bench
+        .store
+        .apply(&[item(10, 1), item(11, 2)])
+        .await
+        .unwrap();
+    bench
+        .store
+        .close(&[(OrderId(11), voucher)], CloseReason::Buyer)
+        .await
+        .unwrap();
     assert!(bench.store.hold_sale(voucher, "a", 10_000).await.unwrap());
-    assert!(bench.store.hold_sale(voucher, "a", 10_000).await.unwrap(), "the holder renews");
+    assert!(
+        bench.store.hold_sale(voucher, "a", 10_000).await.unwrap(),
+        "the holder renews"
+    );
     assert!(!bench.store.hold_sale(voucher, "b", 10_000).await.unwrap());
     assert!(!bench.store.announce(voucher, "b").await.unwrap());
     assert!(bench.store.advance(voucher, "b").await.unwrap().is_none());
@@ -289,21 +442,48 @@ async fn only_the_holder_of_the_lease_starts_an_epoch(kind: Store) {
     assert_eq!((sale.epoch, sale.announced), (EPOCH, EPOCH + 1));
 
     let snapshot = bench.store.advance(voucher, "a").await.unwrap().unwrap();
-    assert_eq!((snapshot.sale.epoch, snapshot.sale.announced, snapshot.sale.sold), (EPOCH + 1, EPOCH + 1, 1));
-    assert_eq!(snapshot.held.iter().map(|h| h.order.0).collect::<Vec<_>>(), [10]);
-    assert_eq!(snapshot.attempts.iter().map(|a| a.request_id.as_str()).collect::<Vec<_>>(), ["r10", "r11"]);
+    assert_eq!(
+        (
+            snapshot.sale.epoch,
+            snapshot.sale.announced,
+            snapshot.sale.sold
+        ),
+        (EPOCH + 1, EPOCH + 1, 1)
+    );
+    assert_eq!(
+        snapshot.held.iter().map(|h| h.order.0).collect::<Vec<_>>(),
+        [10]
+    );
+    assert_eq!(
+        snapshot
+            .attempts
+            .iter()
+            .map(|a| a.request_id.as_str())
+            .collect::<Vec<_>>(),
+        ["r10", "r11"]
+    );
 
     bench.clock.shift_ms(11_000);
-    assert!(bench.store.advance(voucher, "a").await.unwrap().is_none(), "a lease that ran out starts nothing");
+    assert!(
+        bench.store.advance(voucher, "a").await.unwrap().is_none(),
+        "a lease that ran out starts nothing"
+    );
     assert!(bench.store.hold_sale(voucher, "b", 10_000).await.unwrap());
     bench.store.leave_sale(voucher, "a").await.unwrap();
-    assert!(!bench.store.hold_sale(voucher, "a", 10_000).await.unwrap(), "only the holder gives it back");
+    assert!(
+        !bench.store.hold_sale(voucher, "a", 10_000).await.unwrap(),
+        "only the holder gives it back"
+    );
     bench.end().await;
 }
 
 async fn money_pays_an_order_once_and_else_goes_back_once(kind: Store) {
     let bench = Bench::new(kind, 9).await;
-    bench.store.apply(&[item(10, 1), item(11, 2), item(12, 3)]).await.unwrap();
+    bench
+        .store
+        .apply(&[item(10, 1), item(11, 2), item(12, 3)])
+        .await
+        .unwrap();
     let record = |money: Incoming| {
         let store = bench.store.clone();
         async move { store.record_payment(&money).await.unwrap() }
@@ -314,35 +494,81 @@ async fn money_pays_an_order_once_and_else_goes_back_once(kind: Store) {
     for task in at_once.collect::<Vec<_>>() {
         results.push(task.await.unwrap());
     }
-    assert_eq!(results.iter().filter(|r| **r == Recorded::Paid).count(), 1, "{results:?}");
-    assert_eq!(results.iter().filter(|r| **r == Recorded::Repeated).count(), 19);
+    assert_eq!(
+        results.iter().filter(|r| **r == Recorded::Paid).count(),
+        1,
+        "{results:?}"
+    );
+    assert_eq!(
+        results.iter().filter(|r| **r == Recorded::Repeated).count(),
+        19
+    );
 
-    assert_eq!(record(bench.money(200, 10, "t2")).await, Recorded::ToRefund(RefundReason::Second));
-    let wrong = Incoming { amount_minor: 99, ..bench.money(201, 11, "t3") };
-    assert_eq!(record(wrong).await, Recorded::ToRefund(RefundReason::WrongAmount));
-    let wrong = Incoming { currency: "USD".to_owned(), ..bench.money(202, 11, "t4") };
-    assert_eq!(record(wrong).await, Recorded::ToRefund(RefundReason::WrongAmount));
-    bench.store.close(&[(OrderId(12), VoucherId(VOUCHER))], CloseReason::Deadline).await.unwrap();
-    assert_eq!(record(bench.money(203, 12, "t5")).await, Recorded::ToRefund(RefundReason::Late));
+    assert_eq!(
+        record(bench.money(200, 10, "t2")).await,
+        Recorded::ToRefund(RefundReason::Second)
+    );
+    let wrong = Incoming {
+        amount_minor: 99,
+        ..bench.money(201, 11, "t3")
+    };
+    assert_eq!(
+        record(wrong).await,
+        Recorded::ToRefund(RefundReason::WrongAmount)
+    );
+    let wrong = Incoming {
+        currency: "USD".to_owned(),
+        ..bench.money(202, 11, "t4")
+    };
+    assert_eq!(
+        record(wrong).await,
+        Recorded::ToRefund(RefundReason::WrongAmount)
+    );
+    bench
+        .store
+        .close(&[(OrderId(12), VoucherId(VOUCHER))], CloseReason::Deadline)
+        .await
+        .unwrap();
+    assert_eq!(
+        record(bench.money(203, 12, "t5")).await,
+        Recorded::ToRefund(RefundReason::Late)
+    );
 
     assert_eq!(record(bench.money(204, 50, "t6")).await, Recorded::Orphan);
     let orphan = bench.store.orphans(10).await.unwrap().remove(0);
-    assert_eq!(bench.store.judge_orphan(&orphan, 0).await.unwrap(), Recorded::Orphan);
+    assert_eq!(
+        bench.store.judge_orphan(&orphan, 0).await.unwrap(),
+        Recorded::Orphan
+    );
     bench.store.apply(&[item(50, 5)]).await.unwrap();
-    assert_eq!(bench.store.judge_orphan(&orphan, 0).await.unwrap(), Recorded::Paid, "the row came late");
-    assert_eq!(bench.store.judge_orphan(&orphan, i64::MAX).await.unwrap(), Recorded::Repeated);
+    assert_eq!(
+        bench.store.judge_orphan(&orphan, 0).await.unwrap(),
+        Recorded::Paid,
+        "the row came late"
+    );
+    assert_eq!(
+        bench.store.judge_orphan(&orphan, i64::MAX).await.unwrap(),
+        Recorded::Repeated
+    );
     assert_eq!(record(bench.money(205, 51, "t7")).await, Recorded::Orphan);
     let orphan = bench.store.orphans(10).await.unwrap().remove(0);
     let given_up = bench.store.judge_orphan(&orphan, i64::MAX).await.unwrap();
     assert_eq!(given_up, Recorded::ToRefund(RefundReason::Orphan));
 
-    let due = bench.store.due_refunds(bench.clock.now_ms(), 50).await.unwrap();
+    let due = bench
+        .store
+        .due_refunds(bench.clock.now_ms(), 50)
+        .await
+        .unwrap();
     assert_eq!(due.len(), 5);
     for refund in &due {
         assert!(bench.store.refund_done(refund).await.unwrap());
         assert!(!bench.store.refund_done(refund).await.unwrap());
     }
-    let payments = payment::Entity::find().count(bench.db.conn()).await.unwrap();
+    let payments = payment::Entity::find()
+        .count(bench.db.conn())
+        .await
+        .unwrap();
     assert_eq!(payments, 7);
     bench.end().await;
 }
@@ -370,7 +596,11 @@ async fn pay_against_close_has_one_winner_and_the_losers_money_goes_back(kind: S
         }
         let store = bench.store.clone();
         tasks.push(tokio::spawn(async move {
-            let orders: Vec<_> = orders.into_iter().rev().map(|o| (OrderId(o), VoucherId(VOUCHER))).collect();
+            let orders: Vec<_> = orders
+                .into_iter()
+                .rev()
+                .map(|o| (OrderId(o), VoucherId(VOUCHER)))
+                .collect();
             barrier.wait().await;
             for some in orders.chunks(5) {
                 store.close(some, CloseReason::Deadline).await.unwrap();
@@ -389,17 +619,26 @@ async fn pay_against_close_has_one_winner_and_the_losers_money_goes_back(kind: S
         match row.status {
             OrderStatus::Paid => {
                 paid += 1;
-                assert!(!refunded.contains(&row.id) && row.active == Some(1) && row.closed_at.is_none(), "{row:?}");
+                assert!(
+                    !refunded.contains(&row.id) && row.active == Some(1) && row.closed_at.is_none(),
+                    "{row:?}"
+                );
             }
             OrderStatus::Closed => {
                 closed += 1;
-                assert!(refunded.contains(&row.id) && row.active.is_none() && row.paid_at.is_none(), "{row:?}");
+                assert!(
+                    refunded.contains(&row.id) && row.active.is_none() && row.paid_at.is_none(),
+                    "{row:?}"
+                );
             }
             _ => panic!("neither won: {row:?}"),
         }
     }
     assert_eq!(paid + closed, ORDERS);
-    assert!(paid > 0 && closed > 0, "both sides won somewhere: {paid} paid, {closed} closed");
+    assert!(
+        paid > 0 && closed > 0,
+        "both sides won somewhere: {paid} paid, {closed} closed"
+    );
     assert_eq!(bench.sold(VOUCHER).await, paid);
     bench.assert_books(VOUCHER).await;
     bench.end().await;

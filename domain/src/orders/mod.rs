@@ -12,6 +12,7 @@
 //!
 //! One sentence to remember: the database judges, Redis gates, the outbox remembers, the bus only carries.
 
+pub mod adjust;
 pub mod apply;
 pub mod close;
 pub mod gate;
@@ -27,6 +28,7 @@ pub mod recovery;
 pub mod sale;
 pub mod scripts;
 pub mod seckill;
+pub mod settle;
 pub mod status;
 pub mod store;
 pub mod sweeper;

@@ -20,7 +20,7 @@ use crate::settings::AnswerMode;
 use crate::vouchers::{Sale, VoucherId};
 
 /// A recoverer that dies is replaced after this long.
-const LEASE_MS: i64 = 10_000;
+pub(super) const LEASE_MS: i64 = 10_000;
 const RENEW_EVERY: Duration = Duration::from_secs(3);
 /// How long the writer may take to catch up before a recovery goes on without it.
 const CATCH_UP: Duration = Duration::from_secs(5);
@@ -334,9 +334,18 @@ fn meta(sale: &Sale) -> SaleMeta {
         price_minor: sale.price_minor,
         currency: sale.currency.clone(),
         epoch: sale.epoch,
-        version: sale.adjust_version,
+        version: installed_version(sale),
         paused: sale.paused || sale.frozen,
         waiting: 0,
         taken: sale.sold,
     }
+}
+
+/// The version whose total is installed: a wish that the database has not taken up yet must still count as new when
+/// it comes to Redis.
+fn installed_version(sale: &Sale) -> i64 {
+    let open_wish = sale
+        .adjust_target
+        .is_some_and(|target| target != sale.total);
+    sale.adjust_version - i64::from(open_wish)
 }

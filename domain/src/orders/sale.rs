@@ -142,7 +142,11 @@ impl Orders {
             .ok_or(Error::NoSuchSale(voucher))
     }
 
-    async fn owned_sale(&self, session: &Session, voucher: VoucherId) -> Result<Sale, Error> {
+    pub(super) async fn owned_sale(
+        &self,
+        session: &Session,
+        voucher: VoucherId,
+    ) -> Result<Sale, Error> {
         self.inner.vouchers.require_owner(session, voucher).await?;
         self.require_sale(voucher).await
     }
@@ -181,7 +185,7 @@ impl Orders {
         Ok(after)
     }
 
-    fn wrong_state(&self, sale: &Sale) -> Error {
+    pub(super) fn wrong_state(&self, sale: &Sale) -> Error {
         let state = match state(sale, self.inner.infra.clock.now_ms()) {
             SaleState::Draft => "a draft",
             SaleState::Announced => "announced",

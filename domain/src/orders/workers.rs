@@ -15,6 +15,8 @@ use crate::vouchers::VoucherId;
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(250);
 const GAUGE_EVERY: Duration = Duration::from_secs(1);
+/// Nobody waits for it.
+const SETTLE_EVERY: Duration = Duration::from_secs(5);
 const PAYMENTS_EVERY: Duration = Duration::from_millis(500);
 /// After an error a worker rests a little longer.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
@@ -45,6 +47,7 @@ impl Orders {
                 .repeat("gauge", GAUGE_EVERY, stop.clone(), |o| async move {
                     let installed = o.look_after_sales().await?;
                     o.repeat_amendments().await?;
+                    o.repeat_adjustments().await?;
                     Ok(installed)
                 }),
         );
@@ -73,6 +76,14 @@ impl Orders {
             stop.clone(),
             |o| async move { o.work_on_payments().await },
         ));
+        tasks.spawn(
+            self.clone()
+                .repeat("settler", SETTLE_EVERY, stop.clone(), |o| async move {
+                    let settled = o.settle_sales().await?;
+                    o.sweep_leftovers().await?;
+                    Ok(settled)
+                }),
+        );
         tasks.close();
         tasks.wait().await;
     }

@@ -350,10 +350,7 @@ impl Users {
             .col_expr(user::Column::UpdatedAt, Expr::value(now_ms))
             .exec(self.inner.infra.db.conn())
             .await?;
-        self.inner
-            .sessions
-            .set_role(UserId(known.id), role)
-            .await?;
+        self.inner.sessions.set_role(UserId(known.id), role).await?;
         self.get(UserId(known.id)).await?.ok_or(Error::NoSuchUser)
     }
 

@@ -136,7 +136,10 @@ pub(super) fn is_operation_id(id: &str) -> bool {
 }
 
 fn field<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
-    fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    fields
+        .iter()
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -156,7 +159,10 @@ mod tests {
             json!({ "type": "complete", "id": "1" }),
             json!({ "type": "subscribe", "id": "1", "payload": { "query": "{ a }" } }),
         ] {
-            assert!(serde_json::from_value::<ClientMessage>(good.clone()).is_ok(), "{good}");
+            assert!(
+                serde_json::from_value::<ClientMessage>(good.clone()).is_ok(),
+                "{good}"
+            );
         }
         for bad in [
             json!({ "type": "start", "id": "1", "payload": { "query": "{ a }" } }),
@@ -165,7 +171,10 @@ mod tests {
             json!({ "type": "complete" }),
             json!([]),
         ] {
-            assert!(serde_json::from_value::<ClientMessage>(bad.clone()).is_err(), "{bad}");
+            assert!(
+                serde_json::from_value::<ClientMessage>(bad.clone()).is_err(),
+                "{bad}"
+            );
         }
     }
 
@@ -173,15 +182,31 @@ mod tests {
     fn the_token_is_found_in_any_case() {
         let token = Credentials::Token("x".to_owned());
         for name in ["Authorization", "authorization", "AUTHORIZATION"] {
-            assert_eq!(credentials(json!({ name: "Bearer x" }).as_object().unwrap()), token);
+            assert_eq!(
+                credentials(json!({ name: "Bearer x" }).as_object().unwrap()),
+                token
+            );
         }
-        assert_eq!(credentials(json!({}).as_object().unwrap()), Credentials::None);
-        assert_eq!(credentials(json!({ "authorization": 1 }).as_object().unwrap()), Credentials::Unusable);
+        assert_eq!(
+            credentials(json!({}).as_object().unwrap()),
+            Credentials::None
+        );
+        assert_eq!(
+            credentials(json!({ "authorization": 1 }).as_object().unwrap()),
+            Credentials::Unusable
+        );
     }
 
     #[test]
     fn a_reason_fits_its_frame() {
-        let all = [Close::GoingAway, Close::BadMessage, Close::Protocol, Close::InitTimeout, Close::SameId, Close::TooMany];
+        let all = [
+            Close::GoingAway,
+            Close::BadMessage,
+            Close::Protocol,
+            Close::InitTimeout,
+            Close::SameId,
+            Close::TooMany,
+        ];
         assert!(all.iter().all(|close| close.reason().len() <= 123));
     }
 }

@@ -24,8 +24,8 @@ use super::caller::{Credentials, parse_device_id};
 use super::operation::{self, Viewer};
 use super::trouble;
 use super::websocket::Place;
-use message::{ClientMessage, ServerMessage};
 pub(super) use message::Close;
+use message::{ClientMessage, ServerMessage};
 
 /// Who connects says hello within this time.
 const INIT_LIMIT: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ enum Outgoing {
 }
 
 /// The state of one socket.
-pub(super) struct Socket {
+struct Socket {
     app: Arc<App>,
     viewer: Viewer,
     greeted: bool,
@@ -66,16 +66,11 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// A socket that nobody has said anything on.
-    pub(super) fn new(app: Arc<App>, meta: RequestMeta) -> Reader {
-        let (outbox, outgoing) = mpsc::channel(OUTBOX);
-        let viewer = Viewer { meta, session: None };
-        let socket = Self { app, viewer, greeted: false, place: None, operations: HashMap::new(), outbox, unanswered_pings: 0 };
-        Reader { socket, outgoing }
-    }
-
     /// One frame of the client.
-    async fn hear(&mut self, frame: Option<Result<Message, axum::Error>>) -> ControlFlow<Close, Option<String>> {
+    async fn hear(
+        &mut self,
+        frame: Option<Result<Message, axum::Error>>,
+    ) -> ControlFlow<Close, Option<String>> {
         match frame {
             Some(Ok(Message::Text(text))) => self.understand(&text).await,
             Some(Ok(Message::Binary(_))) => ControlFlow::Break(Close::BadMessage),
@@ -85,31 +80,63 @@ impl Socket {
                 ControlFlow::Continue(None)
             }
             Some(Ok(Message::Close(_))) | None => ControlFlow::Break(Close::Gone),
-            Some(Err(e)) if e.to_string().contains("too long") => ControlFlow::Break(Close::TooLarge),
+            Some(Err(e)) if e.to_string().contains("too long") => {
+                ControlFlow::Break(Close::TooLarge)
+            }
             Some(Err(_)) => ControlFlow::Break(Close::Gone),
         }
     }
 
     async fn understand(&mut self, text: &str) -> ControlFlow<Close, Option<String>> {
-        let Ok(message) = serde_json::from_str::<ClientMessage>(text) else { return ControlFlow::Break(Close::BadMessage) };
+        let Ok(message) = serde_json::from_str::<ClientMessage>(text) else {
+            return ControlFlow::Break(Close::BadMessage);
+        };
         match message {
             ClientMessage::ConnectionInit { payload } => self.greet(payload).await,
-            ClientMessage::Ping { payload } => ControlFlow::Continue(ServerMessage::Pong { payload }.text()),
+            ClientMessage::Ping { payload } => {
+                ControlFlow::Continue(ServerMessage::Pong { payload }.text())
+            }
             ClientMessage::Pong { .. } => {
                 self.unanswered_pings = 0;
                 ControlFlow::Continue(None)
             }
-            ClientMessage::Subscribe { .. } if !self.greeted => ControlFlow::Break(Close::Unauthorized),
-            ClientMessage::Subscribe { id, .. } if !message::is_operation_id(&id) => ControlFlow::Break(Close::BadMessage),
-            ClientMessage::Subscribe { id, .. } if self.operations.contains_key(&id) => ControlFlow::Break(Close::SameId),
-            ClientMessage::Subscribe { id, .. } if self.operations.len() >= OPERATIONS_PER_SOCKET => {
-                let refused = trouble::refusal("RATE_LIMITED", "this socket has as many operations as it may have");
-                ControlFlow::Continue(ServerMessage::Error { id: &id, payload: &refused.errors }.text())
+            ClientMessage::Subscribe { .. } if !self.greeted => {
+                ControlFlow::Break(Close::Unauthorized)
+            }
+            ClientMessage::Subscribe { id, .. } if !message::is_operation_id(&id) => {
+                ControlFlow::Break(Close::BadMessage)
+            }
+            ClientMessage::Subscribe { id, .. } if self.operations.contains_key(&id) => {
+                ControlFlow::Break(Close::SameId)
+            }
+            ClientMessage::Subscribe { id, .. }
+                if self.operations.len() >= OPERATIONS_PER_SOCKET =>
+            {
+                let refused = trouble::refusal(
+                    "RATE_LIMITED",
+                    "this socket has as many operations as it may have",
+                );
+                ControlFlow::Continue(
+                    ServerMessage::Error {
+                        id: &id,
+                        payload: &refused.errors,
+                    }
+                    .text(),
+                )
             }
             ClientMessage::Subscribe { id, payload } => {
                 let stop = CancellationToken::new();
                 self.operations.insert(id.clone(), stop.clone());
-                running::start(&self.app, self.viewer.clone(), payload.into_request(), running::Line { id, outbox: self.outbox.clone(), stop });
+                running::start(
+                    &self.app,
+                    self.viewer.clone(),
+                    payload.into_request(),
+                    running::Line {
+                        id,
+                        outbox: self.outbox.clone(),
+                        stop,
+                    },
+                );
                 ControlFlow::Continue(None)
             }
             ClientMessage::Complete { id } => {
@@ -136,7 +163,9 @@ impl Socket {
         }
         let session = match operation::authenticate(&self.app, credentials).await {
             Ok(session) => session,
-            Err(refused) if trouble::code(&refused) == Some("UNAUTHENTICATED") => return ControlFlow::Break(Close::Forbidden),
+            Err(refused) if trouble::code(&refused) == Some("UNAUTHENTICATED") => {
+                return ControlFlow::Break(Close::Forbidden);
+            }
             Err(_) => return ControlFlow::Break(Close::TryLater),
         };
         if let Some(session) = &session {
@@ -152,7 +181,9 @@ impl Socket {
 
     /// Asks in the background whether the token still lives; trouble in asking closes nobody's socket.
     fn check_token(&self) {
-        let Some(session) = self.viewer.session.clone() else { return };
+        let Some(session) = self.viewer.session.clone() else {
+            return;
+        };
         let (app, outbox) = (Arc::clone(&self.app), self.outbox.clone());
         tokio::spawn(async move {
             if is_dead(&app, &session).await {
@@ -170,12 +201,30 @@ impl Drop for Socket {
 }
 
 /// A socket together with what its operations say.
-pub(super) struct Reader {
+pub(super) struct Conversation {
     socket: Socket,
     outgoing: mpsc::Receiver<Outgoing>,
 }
 
-impl Reader {
+impl Conversation {
+    /// Nobody has said anything yet.
+    pub(super) fn new(app: Arc<App>, meta: RequestMeta) -> Self {
+        let (outbox, outgoing) = mpsc::channel(OUTBOX);
+        let socket = Socket {
+            app,
+            viewer: Viewer {
+                meta,
+                session: None,
+            },
+            greeted: false,
+            place: None,
+            operations: HashMap::new(),
+            outbox,
+            unanswered_pings: 0,
+        };
+        Self { socket, outgoing }
+    }
+
     /// Speaks until one side closes.
     pub(super) async fn run(mut self, stream: WebSocket) {
         metrics::gauge!("lifemate_sockets").increment(1);
@@ -187,7 +236,11 @@ impl Reader {
         metrics::gauge!("lifemate_sockets").decrement(1);
     }
 
-    async fn converse(&mut self, sink: &mut SplitSink<WebSocket, Message>, stream: &mut SplitStream<WebSocket>) -> Close {
+    async fn converse(
+        &mut self,
+        sink: &mut SplitSink<WebSocket, Message>,
+        stream: &mut SplitStream<WebSocket>,
+    ) -> Close {
         let closing = self.socket.app.closing.clone();
         let init_deadline = Instant::now() + INIT_LIMIT;
         let (mut pings, mut checks) = (ticks(PING_EVERY), ticks(TOKEN_CHECK_EVERY));
@@ -226,7 +279,10 @@ impl Reader {
         }
     }
 
-    async fn ping(&mut self, sink: &mut SplitSink<WebSocket, Message>) -> ControlFlow<Close, Option<String>> {
+    async fn ping(
+        &mut self,
+        sink: &mut SplitSink<WebSocket, Message>,
+    ) -> ControlFlow<Close, Option<String>> {
         if self.socket.unanswered_pings >= UNANSWERED_PINGS {
             return ControlFlow::Break(Close::Gone);
         }
@@ -250,8 +306,15 @@ async fn write(sink: &mut SplitSink<WebSocket, Message>, message: Message) -> Re
     }
 }
 
-async fn say_goodbye(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>, close: Close) {
-    let frame = CloseFrame { code: close.code(), reason: close.reason().into() };
+async fn say_goodbye(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut stream: SplitStream<WebSocket>,
+    close: Close,
+) {
+    let frame = CloseFrame {
+        code: close.code(),
+        reason: close.reason().into(),
+    };
     let goodbye = async {
         if sink.send(Message::Close(Some(frame))).await.is_ok() {
             // Closing before the other side has read would take the reason away from it.

@@ -34,21 +34,33 @@ pub(super) struct Line {
 impl Line {
     /// `false`: nobody listens any more.
     async fn say(&self, message: ServerMessage<'_>) -> bool {
-        let Some(text) = message.text() else { return true };
-        let sent = self.stop.run_until_cancelled(self.outbox.send(Outgoing::Message(text))).await;
+        let Some(text) = message.text() else {
+            return true;
+        };
+        let sent = self
+            .stop
+            .run_until_cancelled(self.outbox.send(Outgoing::Message(text)))
+            .await;
         matches!(sent, Some(Ok(())))
     }
 
     /// Nothing was executed.
     async fn refuse(self, refused: &Response) {
         let id = self.id.clone();
-        self.last(Some(ServerMessage::Error { id: &id, payload: &refused.errors })).await;
+        self.last(Some(ServerMessage::Error {
+            id: &id,
+            payload: &refused.errors,
+        }))
+        .await;
     }
 
     /// The id is free for the client from here on.
     async fn last(self, message: Option<ServerMessage<'_>>) {
         let message = message.and_then(|message| message.text());
-        let last = self.outbox.send(Outgoing::Last { id: self.id.clone(), message });
+        let last = self.outbox.send(Outgoing::Last {
+            id: self.id.clone(),
+            message,
+        });
         // A client that stopped it may have given the id to another operation already.
         self.stop.run_until_cancelled(last).await;
     }
@@ -61,7 +73,10 @@ pub(super) fn start(app: &Arc<App>, viewer: Viewer, request: Request, line: Line
     tasks.spawn(async move {
         metrics::gauge!("lifemate_subscriptions").increment(1);
         match operation::prepare(request) {
-            Ok(Prepared { request, kind: OperationType::Subscription }) => follow(&app, &viewer, request, line).await,
+            Ok(Prepared {
+                request,
+                kind: OperationType::Subscription,
+            }) => follow(&app, &viewer, request, line).await,
             Ok(Prepared { request, .. }) => answer(&app, &viewer, request, line).await,
             Err(refused) => line.refuse(&refused).await,
         }
@@ -75,7 +90,13 @@ async fn answer(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
     if operation::is_request_error(&response) {
         return line.refuse(&response).await;
     }
-    if line.say(ServerMessage::Next { id: &line.id, payload: Body::of(&response) }).await {
+    if line
+        .say(ServerMessage::Next {
+            id: &line.id,
+            payload: Body::of(&response),
+        })
+        .await
+    {
         let id = line.id.clone();
         line.last(Some(ServerMessage::Complete { id: &id })).await;
     }
@@ -84,16 +105,28 @@ async fn answer(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
 /// A subscription: events until it completes, or nobody wants it.
 async fn follow(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
     let mut stream = app.schema.execute_stream(viewer.attach(request));
-    let outcome = AssertUnwindSafe(relay(&mut stream, &line, &viewer.meta)).catch_unwind().await;
+    let outcome = AssertUnwindSafe(relay(&mut stream, &line, &viewer.meta))
+        .catch_unwind()
+        .await;
     let id = line.id.clone();
     match outcome {
         Ok(End::Completed) => line.last(Some(ServerMessage::Complete { id: &id })).await,
         Ok(End::Refused(response)) => line.refuse(&response).await,
         Ok(End::Unwanted) => settle(&app.closing, stream).await,
         Err(_) => {
-            tracing::error!(request.id = viewer.meta.request_id, trace.id = viewer.meta.trace_id, "a subscription panicked");
+            tracing::error!(
+                request.id = viewer.meta.request_id,
+                trace.id = viewer.meta.trace_id,
+                "a subscription panicked"
+            );
             let response = trouble::internal(&viewer.meta);
-            if line.say(ServerMessage::Next { id: &id, payload: Body::of(&response) }).await {
+            if line
+                .say(ServerMessage::Next {
+                    id: &id,
+                    payload: Body::of(&response),
+                })
+                .await
+            {
                 line.last(Some(ServerMessage::Complete { id: &id })).await;
             }
         }
@@ -102,7 +135,7 @@ async fn follow(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
 
 enum End {
     Completed,
-    Refused(Response),
+    Refused(Box<Response>),
     Unwanted,
 }
 
@@ -115,9 +148,15 @@ async fn relay(stream: &mut BoxStream<'static, Response>, line: &Line, meta: &Re
             Some(Some(response)) => {
                 let response = trouble::shape(response, meta);
                 if first && operation::is_request_error(&response) {
-                    return End::Refused(response);
+                    return End::Refused(Box::new(response));
                 }
-                if !line.say(ServerMessage::Next { id: &line.id, payload: Body::of(&response) }).await {
+                if !line
+                    .say(ServerMessage::Next {
+                        id: &line.id,
+                        payload: Body::of(&response),
+                    })
+                    .await
+                {
                     return End::Unwanted;
                 }
             }

@@ -90,7 +90,9 @@ impl Builder {
         let mut config = stores.config();
         config.code_sender = CodeSender::Webhook;
         config.code_webhook_url = Some(inbox.url());
-        config.code_webhook_secret = Some(domain::settings::Secret::new("the-code-webhook-secret-of-tests"));
+        config.code_webhook_secret = Some(domain::settings::Secret::new(
+            "the-code-webhook-secret-of-tests",
+        ));
         for change in self.changes {
             change(&mut config);
         }
@@ -98,7 +100,13 @@ impl Builder {
         if self.store.is_none() {
             add_shop_type(first.services().infra().db.conn()).await;
         }
-        TestApp { nodes: vec![first], config, work: self.work, inbox, stores }
+        TestApp {
+            nodes: vec![first],
+            config,
+            work: self.work,
+            inbox,
+            stores,
+        }
     }
 }
 
@@ -109,7 +117,9 @@ pub(crate) struct Node {
 
 impl Node {
     async fn start(config: Config, work: Work) -> Self {
-        Self { server: Server::start_with(config, work).await.unwrap() }
+        Self {
+            server: Server::start_with(config, work).await.unwrap(),
+        }
     }
 
     /// A client of this node that is signed in nowhere.
@@ -143,7 +153,13 @@ impl TestApp {
 
     /// The same, to be changed first.
     pub(crate) fn build() -> Builder {
-        Builder { store: Some(Store::MariaDb), redis_url: None, kafka_brokers: None, work: Work::Inside, changes: Vec::new() }
+        Builder {
+            store: Some(Store::MariaDb),
+            redis_url: None,
+            kafka_brokers: None,
+            work: Work::Inside,
+            changes: Vec::new(),
+        }
     }
 
     /// Starts one more node on the same stores, and hands out a client of it that is signed in nowhere.
@@ -174,7 +190,12 @@ impl TestApp {
     }
 
     /// Subscribes at the first node as a user.
-    pub(crate) async fn subscribe(&self, user: &TestUser, query: &str, variables: Value) -> Subscription {
+    pub(crate) async fn subscribe(
+        &self,
+        user: &TestUser,
+        query: &str,
+        variables: Value,
+    ) -> Subscription {
         Subscription::open(&self.as_user(user), query, variables).await
     }
 
@@ -224,7 +245,11 @@ impl TestApp {
     async fn with_role(&self, role: Role) -> TestUser {
         let user = self.user().await;
         // The session learns of it, and no node holds a copy of it yet.
-        self.services().users.grant(&Phone::parse(&user.phone).unwrap(), role).await.unwrap();
+        self.services()
+            .users
+            .grant(&Phone::parse(&user.phone).unwrap(), role)
+            .await
+            .unwrap();
         user
     }
 
@@ -232,9 +257,22 @@ impl TestApp {
     pub(crate) async fn log_in(&self, phone: &str) -> TestUser {
         request_login_code(&self.client(), phone).await.data();
         let code = self.inbox.code_for(phone).await;
-        let token = try_log_in(&self.client(), phone, &code).await.text("login.token").to_owned();
-        let session = self.services().users.authenticate(&token).await.unwrap().unwrap();
-        TestUser { id: session.user_id.0, phone: phone.to_owned(), token }
+        let token = try_log_in(&self.client(), phone, &code)
+            .await
+            .text("login.token")
+            .to_owned();
+        let session = self
+            .services()
+            .users
+            .authenticate(&token)
+            .await
+            .unwrap()
+            .unwrap();
+        TestUser {
+            id: session.user_id.0,
+            phone: phone.to_owned(),
+            token,
+        }
     }
 
     /// A flash sale to be made by a merchant of its own, at a shop of its own.
@@ -246,7 +284,11 @@ impl TestApp {
     /// Asserts that every invariant holds now.
     pub(crate) async fn verify(&self) {
         let failed = failed_checks(self.services()).await;
-        assert!(failed.is_empty(), "invariants broken:\n{}", failed.join("\n"));
+        assert!(
+            failed.is_empty(),
+            "invariants broken:\n{}",
+            failed.join("\n")
+        );
     }
 
     /// Waits until the pipeline rests, asserts that nothing was lost, and ends.
@@ -256,7 +298,11 @@ impl TestApp {
         eventually(QUIET_LIMIT + LOOK_SLACK, "rest", async || {
             last = unrest(self.services()).await;
             last.extend(failed_checks(self.services()).await);
-            assert!(last.is_empty() || Instant::now() < deadline, "not at rest within {QUIET_LIMIT:?}:\n{}", last.join("\n"));
+            assert!(
+                last.is_empty() || Instant::now() < deadline,
+                "not at rest within {QUIET_LIMIT:?}:\n{}",
+                last.join("\n")
+            );
             last.is_empty()
         })
         .await;
@@ -275,6 +321,9 @@ impl TestApp {
 impl Drop for TestApp {
     fn drop(&mut self) {
         let is_ended = self.nodes.is_empty();
-        assert!(is_ended || std::thread::panicking(), "end the test with `app.finish().await`, or `app.close().await`");
+        assert!(
+            is_ended || std::thread::panicking(),
+            "end the test with `app.finish().await`, or `app.close().await`"
+        );
     }
 }

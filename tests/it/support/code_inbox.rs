@@ -40,11 +40,17 @@ impl CodeInbox {
     /// Starts the gateway on a free port.
     pub(crate) async fn start() -> Self {
         let deliveries = Arc::new(Mutex::new(Vec::new()));
-        let router = Router::new().route("/codes", post(take)).with_state(Arc::clone(&deliveries));
+        let router = Router::new()
+            .route("/codes", post(take))
+            .with_state(Arc::clone(&deliveries));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { addr, deliveries, server }
+        Self {
+            addr,
+            deliveries,
+            server,
+        }
     }
 
     /// Where codes are to be posted.
@@ -60,7 +66,11 @@ impl CodeInbox {
     /// The newest code for a phone, as soon as there is one.
     pub(crate) async fn code_for(&self, phone: &str) -> String {
         eventually(Duration::from_secs(5), "a login code", async || {
-            self.deliveries().iter().rev().find(|d| d.text("phone").as_deref() == Some(phone))?.text("code")
+            self.deliveries()
+                .iter()
+                .rev()
+                .find(|d| d.text("phone").as_deref() == Some(phone))?
+                .text("code")
         })
         .await
     }
@@ -72,7 +82,11 @@ impl Drop for CodeInbox {
     }
 }
 
-async fn take(State(deliveries): State<Arc<Mutex<Vec<Delivery>>>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn take(
+    State(deliveries): State<Arc<Mutex<Vec<Delivery>>>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     deliveries.lock().push(Delivery { headers, body });
     StatusCode::NO_CONTENT
 }

@@ -22,17 +22,27 @@ pub(crate) fn random_phone() -> String {
 /// Registers people in bulk, each with a session.
 pub(crate) async fn mint_users(services: &Services, count: u32) -> Vec<TestUser> {
     let minted = services.users.mint_sessions(count).await.unwrap();
-    minted.into_iter().map(|session| TestUser { id: session.user_id.0, phone: session.phone, token: session.token }).collect()
+    minted
+        .into_iter()
+        .map(|session| TestUser {
+            id: session.user_id.0,
+            phone: session.phone,
+            token: session.token,
+        })
+        .collect()
 }
 
 /// Asks for a login code.
 pub(crate) async fn request_login_code(client: &Client, phone: &str) -> Answer {
-    let query = "mutation($phone: String!) { requestLoginCode(input: { phone: $phone }) { __typename } }";
+    let query =
+        "mutation($phone: String!) { requestLoginCode(input: { phone: $phone }) { __typename } }";
     client.gql(query, json!({ "phone": phone })).await
 }
 
 /// Trades a code for a session; the answer may be a refusal.
 pub(crate) async fn try_log_in(client: &Client, phone: &str, code: &str) -> Answer {
     let query = "mutation($phone: String!, $code: String!) { login(input: { phone: $phone, code: $code }) { token } }";
-    client.gql(query, json!({ "phone": phone, "code": code })).await
+    client
+        .gql(query, json!({ "phone": phone, "code": code }))
+        .await
 }

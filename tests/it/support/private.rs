@@ -22,7 +22,11 @@ impl PrivateRedis {
     pub(crate) async fn start() -> Self {
         let (port, folder) = (free_port(), Folder::make("redis"));
         let process = spawn_redis(port, &folder);
-        let started = Self { process, port, folder };
+        let started = Self {
+            process,
+            port,
+            folder,
+        };
         started.answers().await;
         started
     }
@@ -34,7 +38,11 @@ impl PrivateRedis {
 
     /// A connection of the test's own.
     pub(crate) async fn connection(&self) -> redis::aio::MultiplexedConnection {
-        redis::Client::open(self.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+        redis::Client::open(self.url())
+            .unwrap()
+            .get_multiplexed_async_connection()
+            .await
+            .unwrap()
     }
 
     /// kill -9: acknowledged writes are in its file.
@@ -72,8 +80,13 @@ impl PrivateRedis {
     async fn answers(&self) {
         let client = redis::Client::open(self.url()).unwrap();
         eventually(Duration::from_secs(20), "a private Redis", async || {
-            let Ok(mut conn) = client.get_multiplexed_async_connection().await else { return false };
-            redis::cmd("PING").query_async::<String>(&mut conn).await.is_ok()
+            let Ok(mut conn) = client.get_multiplexed_async_connection().await else {
+                return false;
+            };
+            redis::cmd("PING")
+                .query_async::<String>(&mut conn)
+                .await
+                .is_ok()
         })
         .await;
     }
@@ -81,8 +94,22 @@ impl PrivateRedis {
 
 fn spawn_redis(port: u16, folder: &Folder) -> Guarded {
     let mut command = Command::new("redis-server");
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-    command.args(["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]);
+    command.args([
+        "--port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+    ]);
+    command.args([
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--maxmemory-policy",
+        "noeviction",
+    ]);
     command.arg("--dir").arg(folder.path());
     let log = folder.path().join("redis.log");
     Guarded::spawn(&mut command, &log, &log)
@@ -97,7 +124,10 @@ pub(crate) struct PrivateKafka {
 impl PrivateKafka {
     /// Starts an empty one; a few seconds.
     pub(crate) async fn start() -> Self {
-        let started = Self { port: free_port(), folder: Folder::make("kafka") };
+        let started = Self {
+            port: free_port(),
+            folder: Folder::make("kafka"),
+        };
         started.start_again().await;
         started
     }
@@ -125,7 +155,11 @@ impl PrivateKafka {
     async fn script(&self, action: &str, rest: &[&str]) {
         let mut command = tokio::process::Command::from(kafka_command(action, &self.folder, rest));
         let status = command.status().await.unwrap();
-        assert!(status.success(), "scripts/kafka {action} {}", self.folder.path().display());
+        assert!(
+            status.success(),
+            "scripts/kafka {action} {}",
+            self.folder.path().display()
+        );
     }
 }
 
@@ -138,6 +172,10 @@ impl Drop for PrivateKafka {
 fn kafka_command(action: &str, folder: &Folder, rest: &[&str]) -> Command {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scripts/kafka");
     let mut command = Command::new(script);
-    command.arg(action).arg(folder.path()).args(rest).stdout(std::process::Stdio::null());
+    command
+        .arg(action)
+        .arg(folder.path())
+        .args(rest)
+        .stdout(std::process::Stdio::null());
     command
 }

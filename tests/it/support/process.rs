@@ -19,7 +19,11 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) fn free_port() -> u16 {
     (0..1000)
         .map(|_| 10_000 + 2 * (rand::random::<u16>() % 2_500))
-        .find(|port| [0, 1].iter().all(|next| std::net::TcpListener::bind(("127.0.0.1", port + next)).is_ok()))
+        .find(|port| {
+            [0, 1]
+                .iter()
+                .all(|next| std::net::TcpListener::bind(("127.0.0.1", port + next)).is_ok())
+        })
         .expect("a free port")
 }
 
@@ -31,15 +35,31 @@ pub(crate) struct Guarded {
 impl Guarded {
     /// Starts a command with its output going to files.
     pub(crate) fn spawn(command: &mut Command, stdout: &Path, stderr: &Path) -> Self {
-        let to = |path: &Path| Stdio::from(File::options().create(true).append(true).open(path).unwrap());
-        command.stdin(Stdio::null()).stdout(to(stdout)).stderr(to(stderr));
-        let child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        let to = |path: &Path| {
+            Stdio::from(
+                File::options()
+                    .create(true)
+                    .append(true)
+                    .open(path)
+                    .unwrap(),
+            )
+        };
+        command
+            .stdin(Stdio::null())
+            .stdout(to(stdout))
+            .stderr(to(stderr));
+        let child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("start {command:?}: {e}"));
         Self { child }
     }
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        let status = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(status.success(), "kill -{name} {}", self.child.id());
     }
 
@@ -56,7 +76,10 @@ impl Guarded {
 
     /// Waits for it to end by itself.
     pub(crate) async fn ended(&mut self, limit: Duration) -> ExitStatus {
-        eventually(limit, "the end of a process", async || self.child.try_wait().unwrap()).await
+        eventually(limit, "the end of a process", async || {
+            self.child.try_wait().unwrap()
+        })
+        .await
     }
 
     /// The process's id.
@@ -87,13 +110,30 @@ impl Process {
     }
 
     /// The same on a given port, for one that comes back.
-    pub(crate) fn spawn_at(port: u16, args: &[&str], env: &[(String, String)], logs: &Path) -> Self {
-        let name = format!("{}-{port}-{}", args.first().unwrap_or(&"lifemate"), unique());
-        let (stdout, stderr) = (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")));
+    pub(crate) fn spawn_at(
+        port: u16,
+        args: &[&str],
+        env: &[(String, String)],
+        logs: &Path,
+    ) -> Self {
+        let name = format!(
+            "{}-{port}-{}",
+            args.first().unwrap_or(&"lifemate"),
+            unique()
+        );
+        let (stdout, stderr) = (
+            logs.join(format!("{name}.out")),
+            logs.join(format!("{name}.err")),
+        );
         let mut command = lifemate(args, env);
         command.env("LIFEMATE_HTTP_ADDR", format!("127.0.0.1:{port}"));
         let guarded = Guarded::spawn(&mut command, &stdout, &stderr);
-        Self { guarded, port, stdout, stderr }
+        Self {
+            guarded,
+            port,
+            stdout,
+            stderr,
+        }
     }
 
     /// The port that it was given.
@@ -114,7 +154,11 @@ impl Process {
     /// Waits until it says that it is ready; panics with its output when it ends, or never is.
     pub(crate) async fn wait_ready(&mut self, limit: Duration) {
         let url = format!("http://127.0.0.1:{}/health/ready", self.port);
-        let http = reqwest::Client::builder().timeout(Duration::from_secs(5)).no_proxy().build().unwrap();
+        let http = reqwest::Client::builder()
+            .timeout(Duration::from_secs(5))
+            .no_proxy()
+            .build()
+            .unwrap();
         let what = format!("a ready node; its log is {}", self.stderr.display());
         let outcome = eventually(limit, &what, async || {
             if !self.guarded.is_running() {
@@ -141,7 +185,10 @@ impl Process {
         let prefix = format!("login code for {phone}: ");
         eventually(limit, "a login code on standard output", async || {
             let output = self.output();
-            output.lines().rev().find_map(|line| Some(line.split_once(&prefix)?.1.trim().to_owned()))
+            output
+                .lines()
+                .rev()
+                .find_map(|line| Some(line.split_once(&prefix)?.1.trim().to_owned()))
         })
         .await
     }
@@ -194,17 +241,27 @@ pub(crate) async fn run(args: &[&str], env: &[(String, String)]) -> Output {
     let mut command = tokio::process::Command::from(lifemate(args, env));
     command.stdin(Stdio::null()).kill_on_drop(true);
     let ended = tokio::time::timeout(COMMAND_LIMIT, command.output()).await;
-    let output = ended.unwrap_or_else(|_| panic!("lifemate {args:?} does not end")).unwrap();
+    let output = ended
+        .unwrap_or_else(|_| panic!("lifemate {args:?} does not end"))
+        .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Output { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    Output {
+        status: output.status,
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    }
 }
 
 fn lifemate(args: &[&str], env: &[(String, String)]) -> Command {
     let mut command = Command::new(PROGRAM);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LIFEMATE_")) {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LIFEMATE_"))
+    {
         command.env_remove(name);
     }
-    command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
+    command
+        .args(args)
+        .envs(env.iter().map(|(name, value)| (name, value)));
     // Not in the project's folder: a lifemate.toml there is the developer's, not the test's.
     command.current_dir(std::env::temp_dir());
     command

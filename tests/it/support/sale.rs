@@ -111,7 +111,12 @@ impl SaleBuilder {
         if self.is_published {
             publish(&self.client, &voucher).await.data();
         }
-        TestSale { voucher_id: voucher_id(&voucher), voucher, shop, merchant: self.merchant }
+        TestSale {
+            voucher_id: voucher_id(&voucher),
+            voucher,
+            shop,
+            merchant: self.merchant,
+        }
     }
 
     async fn create_voucher(&self, shop: &str) -> String {
@@ -152,7 +157,8 @@ pub(crate) async fn publish(merchant: &Client, voucher: &str) -> Answer {
     merchant.gql(query, json!({ "voucher": voucher })).await
 }
 
-const SECKILL: &str = "mutation($input: SeckillVoucherInput!) { seckillVoucher(input: $input) { result {
+const SECKILL: &str =
+    "mutation($input: SeckillVoucherInput!) { seckillVoucher(input: $input) { result {
     __typename
     ... on SeckillAccepted { order { id status } }
     ... on SeckillPending { orderId }
@@ -168,7 +174,11 @@ pub(crate) async fn seckill(buyer: &Client, voucher: &str, request_id: &str) -> 
 }
 
 /// One buyer's click at a server that may go away meanwhile.
-pub(crate) async fn try_seckill(buyer: &Client, voucher: &str, request_id: &str) -> reqwest::Result<Click> {
+pub(crate) async fn try_seckill(
+    buyer: &Client,
+    voucher: &str,
+    request_id: &str,
+) -> reqwest::Result<Click> {
     let input = json!({ "voucherId": voucher, "clientRequestId": request_id });
     let answer = buyer.try_gql(SECKILL, json!({ "input": input })).await?;
     Ok(Click { answer })
@@ -198,13 +208,20 @@ impl Click {
     /// The order's ID, where the answer holds one.
     pub(crate) fn order(&self) -> Option<&str> {
         let result = self.answer.data().pointer("/seckillVoucher/result")?;
-        result.pointer("/order/id").or_else(|| result.get("orderId"))?.as_str()
+        result
+            .pointer("/order/id")
+            .or_else(|| result.get("orderId"))?
+            .as_str()
     }
 
     /// The order's ID of an accepted click; panics on any other answer.
     #[track_caller]
     pub(crate) fn accepted(&self) -> String {
-        assert!(self.is_accepted(), "expected SeckillAccepted, got {}", self.answer.body);
+        assert!(
+            self.is_accepted(),
+            "expected SeckillAccepted, got {}",
+            self.answer.body
+        );
         self.order().unwrap().to_owned()
     }
 }
@@ -214,25 +231,38 @@ pub(crate) async fn order(buyer: &Client, order: &str) -> Value {
     let query = "query($id: ID!) { viewer { order(id: $id) {
         id status rejection slot createdAt payBy paidAt closedAt usedAt closeReason refund { amount { amount currencyCode } status } version
     } } }";
-    buyer.gql(query, json!({ "id": order })).await.at("viewer.order").clone()
+    buyer
+        .gql(query, json!({ "id": order }))
+        .await
+        .at("viewer.order")
+        .clone()
 }
 
 /// Asks to pay.
 pub(crate) async fn pay(buyer: &Client, order: &str) -> Answer {
     let query = "mutation($input: PayOrderInput!) { payOrder(input: $input) { __typename } }";
-    buyer.gql(query, json!({ "input": { "orderId": order } })).await
+    buyer
+        .gql(query, json!({ "input": { "orderId": order } }))
+        .await
 }
 
 /// Plays the provider: `SUCCEED`, `FAIL`, `REPEAT`, `PAY_TWICE`, `WRONG_AMOUNT` or `LATE`.
 pub(crate) async fn sandbox_pay(buyer: &Client, order: &str, action: &str) -> Answer {
     let query = "mutation($input: SandboxPayInput!) { sandboxPay(input: $input) { __typename } }";
-    buyer.gql(query, json!({ "input": { "orderId": order, "action": action } })).await
+    buyer
+        .gql(
+            query,
+            json!({ "input": { "orderId": order, "action": action } }),
+        )
+        .await
 }
 
 /// Asks to cancel.
 pub(crate) async fn cancel(buyer: &Client, order: &str) -> Answer {
     let query = "mutation($input: CancelOrderInput!) { cancelOrder(input: $input) { __typename } }";
-    buyer.gql(query, json!({ "input": { "orderId": order } })).await
+    buyer
+        .gql(query, json!({ "input": { "orderId": order } }))
+        .await
 }
 
 /// The voucher's number inside the API's ID, for looks into the stores.

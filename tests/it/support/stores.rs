@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use entity::shop_type;
 use lifemate::config::Config;
 use migration::{Migrator, MigratorTrait};
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, EntityTrait, IntoActiveModel};
+use sea_orm::{
+    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, EntityTrait, IntoActiveModel,
+};
 
 /// Signs what the nodes of one test hand out, so that each node knows the others' IDs and cursors.
 const ID_SECRET: &str = "the-id-secret-of-every-test-in-tests-it";
@@ -96,13 +98,27 @@ impl Stores {
         add_shop_type(&conn).await;
         conn.close().await.unwrap();
         let redis_url = Some(shared("LM_TEST_REDIS_URL"));
-        Self { deployment, database_url: Some(database_url), redis_url, kafka_brokers: None, folder, store: Some(store) }
+        Self {
+            deployment,
+            database_url: Some(database_url),
+            redis_url,
+            kafka_brokers: None,
+            folder,
+            store: Some(store),
+        }
     }
 
     /// Names a folder, and leaves it to the server to keep its stores there.
     pub(crate) fn embedded() -> Self {
         let (deployment, folder) = (format!("t{}", unique()), Folder::make("test"));
-        Self { deployment, database_url: None, redis_url: None, kafka_brokers: None, folder, store: None }
+        Self {
+            deployment,
+            database_url: None,
+            redis_url: None,
+            kafka_brokers: None,
+            folder,
+            store: None,
+        }
     }
 
     /// The same with the shared broker.
@@ -134,9 +150,19 @@ impl Stores {
             ("WEBHOOK_SECRET", WEBHOOK_SECRET.to_owned()),
             ("HTTP_ADDR", "127.0.0.1:0".to_owned()),
         ];
-        let stores = [("DATABASE_URL", &self.database_url), ("REDIS_URL", &self.redis_url), ("KAFKA_BROKERS", &self.kafka_brokers)];
-        env.extend(stores.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
-        env.into_iter().map(|(name, value)| (format!("LIFEMATE_{name}"), value)).collect()
+        let stores = [
+            ("DATABASE_URL", &self.database_url),
+            ("REDIS_URL", &self.redis_url),
+            ("KAFKA_BROKERS", &self.kafka_brokers),
+        ];
+        env.extend(
+            stores
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value.clone()?))),
+        );
+        env.into_iter()
+            .map(|(name, value)| (format!("LIFEMATE_{name}"), value))
+            .collect()
     }
 
     /// Removes the database from its server. What is left in Redis and Kafka goes with those.
@@ -167,8 +193,18 @@ pub(crate) async fn connect(url: &str) -> DatabaseConnection {
 
 /// Gives an empty database the one type of shop that tests need.
 pub(crate) async fn add_shop_type(conn: &DatabaseConnection) {
-    let noodles = shop_type::Model { id: 1, code: "noodles".to_owned(), name: "Noodles".to_owned(), sort: 1, created_at: 0, version: 1 };
-    shop_type::Entity::insert(noodles.into_active_model()).exec_without_returning(conn).await.unwrap();
+    let noodles = shop_type::Model {
+        id: 1,
+        code: "noodles".to_owned(),
+        name: "Noodles".to_owned(),
+        sort: 1,
+        created_at: 0,
+        version: 1,
+    };
+    shop_type::Entity::insert(noodles.into_active_model())
+        .exec_without_returning(conn)
+        .await
+        .unwrap();
 }
 
 fn server_url(store: Store) -> String {
@@ -181,13 +217,19 @@ fn server_url(store: Store) -> String {
 }
 
 fn admin_url(store: Store) -> String {
-    let database = if store == Store::Postgres { "postgres" } else { "mysql" };
+    let database = if store == Store::Postgres {
+        "postgres"
+    } else {
+        "mysql"
+    };
     format!("{}/{database}", server_url(store))
 }
 
 fn create_statement(store: Store, name: &str) -> String {
     match store {
-        Store::MariaDb => format!("CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
+        Store::MariaDb => {
+            format!("CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+        }
         _ => format!("CREATE DATABASE {name}"),
     }
 }

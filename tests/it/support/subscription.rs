@@ -37,16 +37,24 @@ pub(crate) struct RawSocket {
 
 impl RawSocket {
     /// Connects under a subprotocol; `Err` holds the HTTP status of a refused upgrade.
-    pub(crate) async fn connect(client: &Client, subprotocol: &str, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
+    pub(crate) async fn connect(
+        client: &Client,
+        subprotocol: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Self, u16> {
         let url = format!("{}/graphql", client.base_url().replacen("http", "ws", 1));
         let mut request = url.into_client_request().unwrap();
-        request.headers_mut().insert("Sec-WebSocket-Protocol", subprotocol.parse().unwrap());
+        request
+            .headers_mut()
+            .insert("Sec-WebSocket-Protocol", subprotocol.parse().unwrap());
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().unwrap());
         }
         match connect_async(request).await {
             Ok((stream, _)) => Ok(Self { stream }),
-            Err(tokio_tungstenite::tungstenite::Error::Http(response)) => Err(response.status().as_u16()),
+            Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
+                Err(response.status().as_u16())
+            }
             Err(e) => panic!("no socket at {}: {e}", client.base_url()),
         }
     }
@@ -65,24 +73,42 @@ impl RawSocket {
     pub(crate) async fn receive(&mut self, limit: Duration) -> Frame {
         let deadline = Instant::now() + limit;
         loop {
-            let Ok(message) = timeout_at(deadline, self.stream.next()).await else { return Frame::Silence };
+            let Ok(message) = timeout_at(deadline, self.stream.next()).await else {
+                return Frame::Silence;
+            };
             match message {
-                Some(Ok(Message::Text(text))) => return Frame::Json(serde_json::from_str(&text).unwrap()),
-                Some(Ok(Message::Close(Some(CloseFrame { code, reason })))) => return Frame::Closed(code.into(), reason.to_string()),
-                Some(Ok(Message::Close(None))) => return Frame::Closed(CloseCode::Status.into(), String::new()),
+                Some(Ok(Message::Text(text))) => {
+                    return Frame::Json(serde_json::from_str(&text).unwrap());
+                }
+                Some(Ok(Message::Close(Some(CloseFrame { code, reason })))) => {
+                    return Frame::Closed(code.into(), reason.to_string());
+                }
+                Some(Ok(Message::Close(None))) => {
+                    return Frame::Closed(CloseCode::Status.into(), String::new());
+                }
                 Some(Ok(_)) => {}
                 Some(Err(e)) => return Frame::Closed(CloseCode::Abnormal.into(), e.to_string()),
-                None => return Frame::Closed(CloseCode::Abnormal.into(), "the connection ended".to_owned()),
+                None => {
+                    return Frame::Closed(
+                        CloseCode::Abnormal.into(),
+                        "the connection ended".to_owned(),
+                    );
+                }
             }
         }
     }
 
     /// Says hello as the client's user, and waits for the server's greeting.
     pub(crate) async fn greet(&mut self, client: &Client) {
-        let payload = client.token().map(|token| json!({ "Authorization": format!("Bearer {token}") }));
-        self.send(json!({ "type": "connection_init", "payload": payload })).await;
+        let payload = client
+            .token()
+            .map(|token| json!({ "Authorization": format!("Bearer {token}") }));
+        self.send(json!({ "type": "connection_init", "payload": payload }))
+            .await;
         let answer = self.receive(GREETING_LIMIT).await;
-        let Frame::Json(Value::Object(greeting)) = &answer else { panic!("no greeting but {answer:?}") };
+        let Frame::Json(Value::Object(greeting)) = &answer else {
+            panic!("no greeting but {answer:?}")
+        };
         assert_eq!(greeting.get("type"), Some(&json!("connection_ack")));
     }
 
@@ -116,10 +142,14 @@ pub(crate) struct Subscription {
 impl Subscription {
     /// Connects as the client's user, and starts the operation. Errors of it show in the first event.
     pub(crate) async fn open(client: &Client, query: &str, variables: Value) -> Self {
-        let mut socket = RawSocket::connect(client, "graphql-transport-ws", &[]).await.unwrap();
+        let mut socket = RawSocket::connect(client, "graphql-transport-ws", &[])
+            .await
+            .unwrap();
         socket.greet(client).await;
         let payload = json!({ "query": query, "variables": variables });
-        socket.send(json!({ "id": OPERATION, "type": "subscribe", "payload": payload })).await;
+        socket
+            .send(json!({ "id": OPERATION, "type": "subscribe", "payload": payload }))
+            .await;
         Self { socket }
     }
 
@@ -134,7 +164,9 @@ impl Subscription {
                 Frame::Silence => return Event::Silence,
             };
             match message["type"].as_str() {
-                Some("next") if message["payload"].get("errors").is_some() => return Event::Errors(message["payload"]["errors"].clone()),
+                Some("next") if message["payload"].get("errors").is_some() => {
+                    return Event::Errors(message["payload"]["errors"].clone());
+                }
                 Some("next") => return Event::Data(message["payload"]["data"].clone()),
                 Some("error") => return Event::Errors(message["payload"].clone()),
                 Some("complete") => return Event::Complete,
@@ -153,7 +185,11 @@ impl Subscription {
     }
 
     /// Reads results until one satisfies the condition, and hands out all that were read, that one last.
-    pub(crate) async fn until(&mut self, limit: Duration, mut wanted: impl FnMut(&Value) -> bool) -> Vec<Value> {
+    pub(crate) async fn until(
+        &mut self,
+        limit: Duration,
+        mut wanted: impl FnMut(&Value) -> bool,
+    ) -> Vec<Value> {
         let deadline = Instant::now() + limit;
         let mut seen = Vec::new();
         loop {
@@ -177,7 +213,9 @@ impl Subscription {
             match self.event(left).await {
                 Event::Data(data) => seen.push(data),
                 Event::Complete => return seen,
-                other => panic!("not completed within {limit:?}; last came {other:?}, before it {seen:?}"),
+                other => panic!(
+                    "not completed within {limit:?}; last came {other:?}, before it {seen:?}"
+                ),
             }
         }
     }
@@ -189,7 +227,9 @@ impl Subscription {
 
     /// Ends the operation, and the connection in good order.
     pub(crate) async fn stop(mut self) {
-        self.socket.send(json!({ "id": OPERATION, "type": "complete" })).await;
+        self.socket
+            .send(json!({ "id": OPERATION, "type": "complete" }))
+            .await;
         self.socket.close().await;
     }
 

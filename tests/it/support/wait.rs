@@ -29,7 +29,11 @@ impl<T> Condition for Option<T> {
 
 /// Looks again and again until the condition holds; panics with `what` after `limit`. Always looks at least once, and
 /// once more at the limit.
-pub(crate) async fn eventually<C: Condition>(limit: Duration, what: &str, mut look: impl AsyncFnMut() -> C) -> C::Found {
+pub(crate) async fn eventually<C: Condition>(
+    limit: Duration,
+    what: &str,
+    mut look: impl AsyncFnMut() -> C,
+) -> C::Found {
     let deadline = Instant::now() + limit;
     loop {
         let is_last = Instant::now() >= deadline;

@@ -6,6 +6,7 @@ mod sql_apply;
 mod sql_close;
 mod sql_payments;
 mod sql_recovery;
+mod sql_sale;
 
 use std::collections::HashMap;
 
@@ -162,6 +163,34 @@ pub trait OrderStore: Send + Sync {
 
     /// Puts givebacks off.
     async fn givebacks_later(&self, orders: &[OrderId], next_at_ms: i64) -> Result<(), DbErr>;
+
+    /// Wishes another total for an open sale; `false` while another wish is open, or when the sale is not.
+    async fn set_target(&self, voucher: VoucherId, total: i64) -> Result<bool, DbErr>;
+
+    /// Writes the wished total of this version, in `epoch` where one is given; `false` when it is not meant any more,
+    /// or more units are held.
+    async fn write_total(
+        &self,
+        voucher: VoucherId,
+        version: i64,
+        epoch: Option<i64>,
+    ) -> Result<bool, DbErr>;
+
+    /// Ends the wish of this version, if the sale is still in `epoch`.
+    async fn end_target(&self, voucher: VoucherId, version: i64, epoch: i64)
+    -> Result<bool, DbErr>;
+
+    /// Refuses the wish of this version: a new version wishes the total as it is.
+    async fn refuse_target(&self, voucher: VoucherId, version: i64) -> Result<bool, DbErr>;
+
+    /// Whether no order of a sale waits for payment and no unit for its way back.
+    async fn is_quiet(&self, voucher: VoucherId) -> Result<bool, DbErr>;
+
+    /// Closes the books of a sale that is over and quiet; `false` when it is not, or without the lease.
+    async fn settle_sale(&self, voucher: VoucherId, token: &str) -> Result<bool, DbErr>;
+
+    /// Sales settled at or after a time in epoch milliseconds.
+    async fn settled_since(&self, since_ms: i64) -> Result<Vec<Sale>, DbErr>;
 
     /// The sale, read plainly.
     async fn sale(&self, voucher: VoucherId) -> Result<Option<Sale>, DbErr>;

@@ -202,6 +202,48 @@ impl OrderStore for SqlStore {
             .map(|_| ())
     }
 
+    async fn set_target(&self, voucher: VoucherId, total: i64) -> Result<bool, DbErr> {
+        self.keep_target(voucher, total).await
+    }
+
+    async fn write_total(
+        &self,
+        voucher: VoucherId,
+        version: i64,
+        epoch: Option<i64>,
+    ) -> Result<bool, DbErr> {
+        self.write_total_of(voucher, version, epoch).await
+    }
+
+    async fn end_target(
+        &self,
+        voucher: VoucherId,
+        version: i64,
+        epoch: i64,
+    ) -> Result<bool, DbErr> {
+        self.end_target_of(voucher, version, epoch).await
+    }
+
+    async fn refuse_target(&self, voucher: VoucherId, version: i64) -> Result<bool, DbErr> {
+        self.refuse_target_of(voucher, version).await
+    }
+
+    async fn is_quiet(&self, voucher: VoucherId) -> Result<bool, DbErr> {
+        self.books_are_quiet(voucher).await
+    }
+
+    async fn settle_sale(&self, voucher: VoucherId, token: &str) -> Result<bool, DbErr> {
+        self.settle_books(voucher, token.to_owned()).await
+    }
+
+    async fn settled_since(&self, since_ms: i64) -> Result<Vec<Sale>, DbErr> {
+        sale::Entity::find()
+            .filter(sale::Column::Stage.eq(SaleStage::Settled))
+            .filter(sale::Column::SettledAt.gte(since_ms))
+            .all(self.db.conn())
+            .await
+    }
+
     async fn sale(&self, voucher: VoucherId) -> Result<Option<Sale>, DbErr> {
         let store = self.clone();
         self.db
