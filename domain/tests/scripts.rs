@@ -16,8 +16,8 @@ use domain::orders::OrderId;
 use domain::orders::keys::SaleKeys;
 use domain::orders::queued::QueuedOrderV1;
 use domain::orders::scripts::{
-    self, Adjusted, Amended, Amendment, Buyer, Fields, Forgotten, Installed, Released, Reserved,
-    SaleMeta, ScriptError,
+    self, Adjusted, Amended, Amendment, Buyer, Fields, Forgotten, Installation, Installed,
+    Released, Reserved, SaleMeta, ScriptError,
 };
 use domain::users::UserId;
 use domain::vouchers::VoucherId;
@@ -130,16 +130,14 @@ impl Bench {
     }
 
     async fn try_install(&mut self, token: &str, counts: [usize; 3], meta: &SaleMeta) -> Installed {
-        scripts::install(
-            &mut self.conn,
-            &self.scripts,
-            &self.keys,
+        let installation = Installation {
             token,
-            &counts,
+            counts,
             meta,
-        )
-        .await
-        .unwrap()
+        };
+        scripts::install(&mut self.conn, &self.scripts, &self.keys, &installation)
+            .await
+            .unwrap()
     }
 
     async fn reserve(&mut self, buyers: &[Buyer]) -> Vec<Reserved> {

@@ -1,5 +1,10 @@
 //! Shops in the API.
 
+#![expect(
+    clippy::too_many_arguments,
+    reason = "a resolver's arguments are those of its field"
+)]
+
 use async_graphql::connection::{ConnectionNameType, EdgeNameType};
 use async_graphql::{Context, Enum, ID, InputObject, Object, OutputType, Result, SimpleObject};
 use chrono::{DateTime, Utc};

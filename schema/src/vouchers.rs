@@ -1,5 +1,10 @@
 //! Vouchers and their flash sales in the API, as everybody sees them and as merchants make them.
 
+#![expect(
+    clippy::too_many_arguments,
+    reason = "a resolver's arguments are those of its field"
+)]
+
 use async_graphql::{ComplexObject, Context, Enum, ID, InputObject, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 use domain::orders::SaleView;

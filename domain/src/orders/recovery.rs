@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::line::{has_fence, load_all, load_fence};
 use super::queued::QueuedOrderV1;
-use super::scripts::{self, Fields, Installed, SaleMeta};
+use super::scripts::{self, Fields, Installation, Installed, SaleMeta};
 use super::store::{Attempt, Snapshot};
 use super::writer::BATCH;
 use super::{Error, Orders};
@@ -239,8 +239,12 @@ impl Orders {
         let keys = self.keys(VoucherId(snapshot.sale.voucher_id));
         let fields = fields(snapshot);
         scripts::fill_temporary(conn, &keys, token, &fields).await?;
-        let meta = meta(&snapshot.sale);
-        match scripts::install(conn, self.scripts(), &keys, token, &fields.counts(), &meta).await? {
+        let installation = Installation {
+            token,
+            counts: fields.counts(),
+            meta: &meta(&snapshot.sale),
+        };
+        match scripts::install(conn, self.scripts(), &keys, &installation).await? {
             Installed::Done => {
                 tracing::info!(
                     voucher.id = snapshot.sale.voucher_id,

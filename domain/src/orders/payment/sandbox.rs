@@ -55,6 +55,13 @@ pub struct SandboxPage {
     pub status: Status,
 }
 
+/// A payment that the sandbox tells of.
+struct Payment {
+    id: String,
+    amount: Money,
+    status: &'static str,
+}
+
 impl Orders {
     /// Lets the sandbox pay an order, or not.
     ///
@@ -74,29 +81,42 @@ impl Orders {
             transaction_ids: vec![id.clone()],
             delivered: 0,
         };
-        let price = order.price;
+        let payment = Payment {
+            id: id.clone(),
+            amount: order.price,
+            status: "SUCCEEDED",
+        };
         match action {
-            SandboxAction::Succeed => self.post(&mut report, key, &id, price, "SUCCEEDED").await?,
-            SandboxAction::Fail => self.post(&mut report, key, &id, price, "FAILED").await?,
+            SandboxAction::Succeed => self.post(&mut report, key, &payment).await?,
+            SandboxAction::Fail => {
+                let failed = Payment {
+                    status: "FAILED",
+                    ..payment
+                };
+                self.post(&mut report, key, &failed).await?;
+            }
             SandboxAction::Repeat => {
-                self.post(&mut report, key, &id, price, "SUCCEEDED").await?;
-                self.post(&mut report, key, &id, price, "SUCCEEDED").await?;
+                self.post(&mut report, key, &payment).await?;
+                self.post(&mut report, key, &payment).await?;
             }
             SandboxAction::PayTwice => {
-                self.post(&mut report, key, &id, price, "SUCCEEDED").await?;
-                let second = transaction_id();
-                self.post(&mut report, key, &second, price, "SUCCEEDED")
-                    .await?;
-                report.transaction_ids.push(second);
+                self.post(&mut report, key, &payment).await?;
+                let second = Payment {
+                    id: transaction_id(),
+                    ..payment
+                };
+                self.post(&mut report, key, &second).await?;
+                report.transaction_ids.push(second.id);
             }
             SandboxAction::WrongAmount => {
-                let other = Money {
-                    minor: price.minor + 1,
-                    ..price
+                let amount = Money {
+                    minor: order.price.minor + 1,
+                    ..order.price
                 };
-                self.post(&mut report, key, &id, other, "SUCCEEDED").await?;
+                self.post(&mut report, key, &Payment { amount, ..payment })
+                    .await?;
             }
-            SandboxAction::Late => self.pay_late(key, id, price),
+            SandboxAction::Late => self.pay_late(key, payment),
         }
         Ok(report)
     }
@@ -123,7 +143,7 @@ impl Orders {
         }))
     }
 
-    fn pay_late(&self, key: OrderKey, id: String, price: Money) {
+    fn pay_late(&self, key: OrderKey, payment: Payment) {
         let orders = self.clone();
         tokio::spawn(async move {
             let deadline =
@@ -135,7 +155,7 @@ impl Orders {
                         transaction_ids: Vec::new(),
                         delivered: 0,
                     };
-                    if let Err(e) = orders.post(&mut report, key, &id, price, "SUCCEEDED").await {
+                    if let Err(e) = orders.post(&mut report, key, &payment).await {
                         tracing::warn!(error = %e, "the sandbox's late payment was not delivered");
                     }
                     return;
@@ -150,16 +170,14 @@ impl Orders {
         &self,
         report: &mut SandboxReport,
         key: OrderKey,
-        transaction: &str,
-        amount: Money,
-        status: &str,
+        payment: &Payment,
     ) -> Result<(), Error> {
         let body = json!({
-            "transactionId": transaction,
+            "transactionId": payment.id,
             "orderId": self.seal(key),
-            "amountMinor": amount.minor,
-            "currency": amount.currency.to_string(),
-            "status": status,
+            "amountMinor": payment.amount.minor,
+            "currency": payment.amount.currency.to_string(),
+            "status": payment.status,
         })
         .to_string();
         let timestamp = (self.inner.infra.clock.now_ms() / 1_000).to_string();

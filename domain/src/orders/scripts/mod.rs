@@ -15,8 +15,8 @@ use crate::users::UserId;
 use crate::vouchers::VoucherId;
 
 pub use values::{
-    Adjusted, Amended, Amendment, Buyer, Fields, Forgotten, Inspection, Installed, Released,
-    Reserved, SaleMeta,
+    Adjusted, Amended, Amendment, Buyer, Fields, Forgotten, Inspection, Installation, Installed,
+    Released, Reserved, SaleMeta,
 };
 
 /// The field of outbox and attempts that tells their epoch.
@@ -282,7 +282,7 @@ pub async fn fill_temporary<C: ConnectionLike + Send>(
     Ok(())
 }
 
-/// Puts a recovered sale in place; `counts` are those of the temporary keys.
+/// Puts a recovered sale in place.
 ///
 /// # Errors
 /// When Redis gives no answer.
@@ -290,10 +290,13 @@ pub async fn install<C: ConnectionLike + Send>(
     conn: &mut C,
     scripts: &Scripts,
     keys: &SaleKeys,
-    token: &str,
-    counts: &[usize; 3],
-    meta: &SaleMeta,
+    installation: &Installation<'_>,
 ) -> Result<Installed, ScriptError> {
+    let Installation {
+        token,
+        counts,
+        meta,
+    } = *installation;
     let names = [
         keys.meta(),
         keys.stock(),
@@ -307,7 +310,7 @@ pub async fn install<C: ConnectionLike + Send>(
         keys.temporary("attempts", token),
     ];
     let mut call = by_text(&scripts.install, &names);
-    call.arg(token).arg(counts).arg(meta.total).arg(meta.epoch);
+    call.arg(token).arg(&counts).arg(meta.total).arg(meta.epoch);
     call.arg("begin_ms")
         .arg(meta.begin_ms)
         .arg("end_ms")
@@ -446,11 +449,14 @@ fn reserved(answer: &Value) -> Option<Reserved> {
 
 /// The words of an answer; anything but text stands as an empty one.
 fn words(values: &[Value]) -> Vec<&str> {
-    let word = |value| match value {
-        &Value::BulkString(ref bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
-        _ => "",
-    };
     values.iter().map(word).collect()
+}
+
+fn word(value: &Value) -> &str {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+        _ => "",
+    }
 }
 
 fn text_of(value: &Value) -> Option<String> {

@@ -264,7 +264,8 @@ impl Inspection {
         ]
         .iter()
         .all(Option::is_some);
-        self.foreign || (!self.not_ready() && !(same_epoch && whole && self.adds_up()))
+        let in_order = same_epoch && whole && self.adds_up();
+        self.foreign || !(in_order || self.not_ready())
     }
 
     /// Invariant I5: units left and orders make the total, and every order has its buyer.
@@ -280,4 +281,15 @@ impl Inspection {
     pub fn queued(&self) -> i64 {
         self.outbox - i64::from(self.outbox_epoch.is_some())
     }
+}
+
+/// What `install` puts in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Installation<'a> {
+    /// The token of the recovery, as in the names of the temporary keys.
+    pub token: &'a str,
+    /// Entries of the temporary buyers, orders and attempts.
+    pub counts: [usize; 3],
+    /// The sale itself.
+    pub meta: &'a SaleMeta,
 }
