@@ -1,5 +1,7 @@
 //! The rules of the product. Not for GraphQL or HTTP: `schema` and `src` speak those.
 
+#![warn(missing_docs)]
+
 // The concepts, in reading order.
 pub mod users;
 

@@ -1,5 +1,7 @@
 //! The GraphQL face of LifeMate: types, descriptions, limits. It shapes; `domain` decides.
 
+#![warn(missing_docs)]
+
 pub mod context;
 pub mod error;
 pub mod limits;

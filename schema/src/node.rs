@@ -1,5 +1,7 @@
 //! Anything by its id.
 
+#![expect(missing_docs, reason = "the interface's derive makes a method without any")]
+
 use async_graphql::{Context, ID, Interface, Object, Result};
 use chrono::{DateTime, Utc};
 use domain::shops::ShopId;

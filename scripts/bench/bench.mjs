@@ -211,6 +211,18 @@ async function drain(services, redis, env, database, sales) {
 const whole = (value) => Math.round(value).toLocaleString('en-US');
 const table = [];
 
+function cleanUp() {
+  for (const child of children) child.kill('SIGKILL');
+  run(join(root, 'scripts', 'services'), ['stop', join(folder, 'services')]);
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) {
+  process.on(signal, () => {
+    cleanUp();
+    process.exit(1);
+  });
+}
+
 try {
   const services = startServices();
   for (const log of ['off', 'always']) {
@@ -224,11 +236,10 @@ try {
   console.log('| Redis log | connections | accepted/s | redis-benchmark/s | ratio | p50 ms | p99 ms | errors | rows/s draining |');
   console.log('| --- | --- | --- | --- | --- | --- | --- | --- | --- |');
   console.log(table.join('\n'));
+  cleanUp();
+  rmSync(folder, { recursive: true, force: true });
 } catch (error) {
   process.exitCode = 1;
-  console.error(`${error.message}\n(what ran is in ${folder})`);
-} finally {
-  for (const child of children) child.kill('SIGKILL');
-  run(join(root, 'scripts', 'services'), ['stop', join(folder, 'services')]);
-  if (!process.exitCode) rmSync(folder, { recursive: true, force: true });
+  console.error(`${error.message}\n(logs are in ${folder})`);
+  cleanUp();
 }
