@@ -155,3 +155,41 @@ async fn the_embedded_redis_that_is_killed_in_a_sale_comes_back_by_itself() {
     server.assert_no_panic();
     assert!(server.term(Duration::from_secs(15)).await.success());
 }
+
+/// Redis answers nothing for four seconds: buyers hear "pending" or "try later", and what was taken is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_hangs_in_a_sale_is_waited_for() {
+    let redis = PrivateRedis::start().await;
+    let mut stores = Stores::create(Store::MariaDb).await.with_kafka();
+    stores.redis_url = Some(redis.url());
+    let cluster = Cluster::start(stores, &[]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 2_000, 1_500);
+    rows(&conn, 200).await;
+    redis.freeze();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    redis.thaw();
+    assert_clean(&sale.await.unwrap());
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
+
+/// A worker is stopped in the middle of its work, another one takes over, and the first wakes up late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_sleeps_through_its_successor_harms_nothing() {
+    let stores = Stores::create(Store::MariaDb).await.with_kafka();
+    let cluster = Cluster::start(stores, &[("LIFEMATE_KAFKA_GROUP_PROTOCOL", "classic")]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 2_000, 1_500);
+    rows(&conn, 200).await;
+    cluster.worker.freeze();
+    let logs = cluster.stores.folder.path().to_owned();
+    let mut second = Process::spawn(&["work"], &cluster.env, &logs);
+    // The group needs six seconds to give the sleeper up; the second worker's sweeper needs ten.
+    rows(&conn, 600).await;
+    cluster.worker.thaw();
+    assert_clean(&sale.await.unwrap());
+    assert!(second.term(Duration::from_secs(15)).await.success());
+    conn.close().await.unwrap();
+    cluster.end().await;
+}

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::RequestId;
 use crate::settings::SaleSettings;
 use crate::users::UserId;
 use crate::vouchers::VoucherId;
 
 /// How long a sold-out answer may be repeated without asking Redis.
 const SOLD_OUT_FOR: Duration = Duration::from_millis(500);
+/// A gate that nobody closed again for so long is forgotten, with its buyers.
+const FORGET_AFTER: Duration = Duration::from_secs(30);
 /// The window of the click limit.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Shards of the click counters, so that buyers rarely wait for each other.
@@ -64,7 +65,7 @@ impl Gate {
     }
 
     /// Counts a click, and tells whether it goes on to Redis.
-    pub(crate) fn pass(&self, voucher: VoucherId, buyer: UserId, _request: &RequestId) -> Passage {
+    pub(crate) fn pass(&self, voucher: VoucherId, buyer: UserId) -> Passage {
         if let Some(retry_after) = self.too_fast(voucher, buyer) {
             return Passage::TooFast { retry_after };
         }
@@ -72,19 +73,15 @@ impl Gate {
         let Some(gate) = closed.get(&voucher) else {
             return Passage::Open;
         };
-        if gate.at.elapsed() >= SOLD_OUT_FOR {
-            // The entry stays: its buyers need not be loaded again while `taken` stands still.
+        let age = gate.at.elapsed();
+        if age >= FORGET_AFTER {
+            closed.remove(&voucher);
             return Passage::Open;
         }
+        // An older entry stays: its buyers need not be loaded again while `taken` stands still.
         match &gate.buyers {
-            Some(buyers) if !buyers.contains(&buyer) => Passage::SoldOut,
-            Some(_) => Passage::Open,
-            None => {
-                if gate.at.elapsed() >= SOLD_OUT_FOR * 20 {
-                    closed.remove(&voucher);
-                }
-                Passage::Open
-            }
+            Some(buyers) if age < SOLD_OUT_FOR && !buyers.contains(&buyer) => Passage::SoldOut,
+            _ => Passage::Open,
         }
     }
 

@@ -70,7 +70,7 @@ impl Orders {
         request: RequestId,
         trace_id: String,
     ) -> Result<Answer, Error> {
-        let passage = self.inner.gate.pass(voucher, buyer, &request);
+        let passage = self.inner.gate.pass(voucher, buyer);
         let answer = match passage {
             Passage::TooFast { retry_after } => Ok(Answer::RateLimited { retry_after }),
             Passage::SoldOut => Ok(Answer::SoldOut),

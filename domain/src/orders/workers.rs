@@ -20,8 +20,6 @@ const SETTLE_EVERY: Duration = Duration::from_secs(5);
 const PAYMENTS_EVERY: Duration = Duration::from_millis(500);
 /// After an error a worker rests a little longer.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// Payloads that were not sent are collected for this long before they are written.
-const UNSENT_LINGER: Duration = Duration::from_millis(5);
 
 impl Orders {
     /// What every process runs, with workers or without: hears other nodes, and writes what it failed to send.
@@ -156,11 +154,10 @@ impl Orders {
 
     /// Writes the orders whose send failed; what cannot be written now is left to the sweeper.
     async fn write_unsent(self, stop: CancellationToken) {
-        loop {
+        while !stop.is_cancelled() {
             let batch: Vec<Delivery> = tokio::select! {
-                biased;
-                batch = self.inner.unsent.next_batch(BATCH, UNSENT_LINGER) => batch,
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => self.inner.unsent.rest(BATCH).await,
+                batch = self.inner.unsent.next_batch(BATCH) => batch,
             };
             if let Err(e) = self.write(&batch).await {
                 tracing::debug!(error = %e, orders = batch.len(), "unsent orders are left to the sweeper");

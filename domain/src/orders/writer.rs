@@ -153,14 +153,19 @@ impl Orders {
         bus.set_read(true);
         loop {
             let batch = tokio::select! {
-                biased;
-                batch = bus.next_batch(BATCH, LINGER) => batch,
                 () = stop.cancelled() => break,
+                batch = bus.next_batch(BATCH) => batch,
             };
             // What cannot be written in a minute is left to the sweeper, which asks the outbox.
             self.write_until_done(&batch, &stop).await;
         }
         bus.set_read(false);
+        loop {
+            let batch = bus.rest(BATCH).await;
+            if batch.is_empty() || !self.write_until_done(&batch, &stop).await {
+                return;
+            }
+        }
     }
 
     async fn run_kafka_writer(&self, bus: &KafkaBus, stop: CancellationToken) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
@@ -50,21 +49,14 @@ impl InProcessBus {
         self.read.store(read, Ordering::Release);
     }
 
-    /// Up to `most` payloads: waits for the first, takes what is queued, then lingers once.
-    pub async fn next_batch(&self, most: usize, linger: Duration) -> Vec<Delivery> {
-        let mut receiver = self.receiver.lock().await;
+    /// What is queued, up to `most` payloads; waits for the first. Safe to drop while it waits.
+    pub async fn next_batch(&self, most: usize) -> Vec<Delivery> {
         let mut payloads = Vec::new();
-        if receiver.recv_many(&mut payloads, most).await > 0
-            && payloads.len() < most
-            && !receiver.is_empty()
-        {
-            tokio::time::sleep(linger).await;
-            while payloads.len() < most
-                && let Ok(payload) = receiver.try_recv()
-            {
-                payloads.push(payload);
-            }
-        }
+        self.receiver
+            .lock()
+            .await
+            .recv_many(&mut payloads, most)
+            .await;
         payloads
             .into_iter()
             .map(|payload| Delivery {
@@ -72,5 +64,20 @@ impl InProcessBus {
                 position: None,
             })
             .collect()
+    }
+
+    /// What is queued now, up to `most` payloads.
+    pub async fn rest(&self, most: usize) -> Vec<Delivery> {
+        let mut receiver = self.receiver.lock().await;
+        let mut payloads = Vec::new();
+        while payloads.len() < most
+            && let Ok(payload) = receiver.try_recv()
+        {
+            payloads.push(Delivery {
+                payload,
+                position: None,
+            });
+        }
+        payloads
     }
 }

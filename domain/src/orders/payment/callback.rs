@@ -5,6 +5,7 @@ use serde::Deserialize;
 use sha2::Sha256;
 
 use super::Provider;
+use crate::orders::apply::Outcome;
 use crate::orders::queued::QueuedOrderV1;
 use crate::orders::store::{Found, Incoming, IntentBy, Recorded};
 use crate::orders::{Error, OrderId, Orders};
@@ -128,18 +129,23 @@ impl Orders {
         Ok(recorded)
     }
 
-    /// An order that is paid before its row is there is written now, from its intent.
-    pub(super) async fn write_paid_order(&self, order: OrderId) -> Result<(), Error> {
+    /// An order that is paid before its row is there is written now, from its intent. Returns whether the database
+    /// knows the order.
+    pub(super) async fn write_paid_order(&self, order: OrderId) -> Result<bool, Error> {
         if !self.inner.store.find(&[order]).await?.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let Some(intent) = self.inner.store.intent(IntentBy::Order(order)).await? else {
-            return Ok(());
+            return Ok(false);
         };
-        if let Ok(item) = QueuedOrderV1::parse(intent.payload.as_bytes()) {
-            self.apply_all(vec![item]).await?;
-        }
-        Ok(())
+        let Ok(item) = QueuedOrderV1::parse(intent.payload.as_bytes()) else {
+            return Ok(false);
+        };
+        Ok(self
+            .apply_all(vec![item])
+            .await?
+            .iter()
+            .all(Outcome::is_settled))
     }
 
     /// Counts a payment, and tells who watches the order.

@@ -28,7 +28,10 @@ impl Orders {
         let mut judged = 0;
         for orphan in self.inner.store.orphans(BATCH).await? {
             let order = OrderId(orphan.order_id);
-            self.write_paid_order(order).await?;
+            let known = self.write_paid_order(order).await?;
+            if !known && orphan.received_at > give_up_before {
+                continue;
+            }
             let recorded = self
                 .inner
                 .store
