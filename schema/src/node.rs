@@ -1,6 +1,9 @@
 //! Anything by its id.
 
-#![expect(missing_docs, reason = "the interface's derive makes a method without any")]
+#![expect(
+    missing_docs,
+    reason = "the interface's derive makes a method without any"
+)]
 
 use async_graphql::{Context, ID, Interface, Object, Result};
 use chrono::{DateTime, Utc};

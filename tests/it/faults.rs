@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{Client, cmd};
 use entity::order;
 use sea_orm::{EntityTrait, PaginatorTrait};
 
 use crate::processes::{Cluster, assert_clean, drill};
 use crate::support::private::{PrivateKafka, PrivateRedis};
 use crate::support::process::{Output, Process, run};
+use crate::support::proxy::Proxy;
 use crate::support::stores::{Store, Stores, connect};
 use crate::support::wait::eventually;
 
@@ -192,4 +195,62 @@ async fn a_worker_that_sleeps_through_its_successor_harms_nothing() {
     assert!(second.term(Duration::from_secs(15)).await.success());
     conn.close().await.unwrap();
     cluster.end().await;
+}
+
+/// The database is away for six seconds of a sale: buyers are accepted all the same, and the rows come afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sale_goes_on_while_the_database_is_away() {
+    let stores = Stores::create(Store::MariaDb).await.with_kafka();
+    let direct = stores.env();
+    let url = stores.database_url.clone().unwrap();
+    let (server, name) = url.rsplit_once('/').unwrap();
+    let proxy = Proxy::to(server.rsplit_once('@').unwrap().1).await;
+    let through = format!("mysql://root@127.0.0.1:{}/{name}", proxy.port());
+    let mut cluster = Cluster::start(stores, &[("LIFEMATE_DATABASE_URL", &through)]).await;
+    let conn = connect(&url).await;
+    let urls = cluster.urls();
+    let (env, sale_urls) = (direct.clone(), urls.clone());
+    let sale = tokio::spawn(async move { drill(&env, &sale_urls, 3_000, 2_500, 60).await });
+    rows(&conn, 200).await;
+    proxy.cut();
+    let written = order::Entity::find().count(&conn).await.unwrap();
+    let key = format!("{}:{{v:*}}:orders", cluster.stores.deployment);
+    let mut redis = redis_connection(&cluster).await;
+    // Twice as many units are taken as rows could be written: the sale goes on by Redis alone.
+    eventually(LIMIT, "units taken without the database", async || {
+        let names: Vec<String> = cmd("KEYS").arg(&key).query_async(&mut redis).await.unwrap();
+        let mut taken = 0;
+        for name in names {
+            taken += cmd("HLEN")
+                .arg(name)
+                .query_async::<u64>(&mut redis)
+                .await
+                .unwrap();
+        }
+        taken >= written + 300
+    })
+    .await;
+    assert!(
+        order::Entity::find().count(&conn).await.unwrap() < written + 100,
+        "nobody writes rows now"
+    );
+    let ready = cluster.nodes[0].client().get("/health/ready").await;
+    assert_eq!(ready.status(), 503, "the node says what is missing");
+    proxy.mend();
+    for node in &mut cluster.nodes {
+        node.wait_ready(READY).await;
+    }
+    assert_clean(&sale.await.unwrap());
+    assert_clean(&drill(&direct, &urls, 200, 50, 20).await);
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
+
+async fn redis_connection(cluster: &Cluster) -> MultiplexedConnection {
+    let url = cluster.stores.redis_url.clone().unwrap();
+    Client::open(url)
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap()
 }

@@ -7,6 +7,7 @@ pub(crate) mod code_inbox;
 pub(crate) mod people;
 pub(crate) mod private;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod quiet;
 pub(crate) mod sale;
 pub(crate) mod stores;
