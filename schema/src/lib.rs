@@ -55,7 +55,7 @@ pub fn build(services: Services, limits: Limits) -> ApiSchema {
         .limit_complexity(limits.complexity)
         .limit_recursive_depth(limits.recursion)
         .limit_directives(limits.directives)
-        .extension(telemetry::Telemetry)
+        .extension(telemetry::Telemetry::new())
         .data(loaders::ById::new(services.clone()))
         .data(services);
     if limits.production {

@@ -13,6 +13,21 @@ use parking_lot::Mutex;
 /// Makes one counter an operation.
 pub(crate) struct Telemetry;
 
+impl Telemetry {
+    /// Counts from now on, and says what is counted.
+    pub(crate) fn new() -> Self {
+        metrics::describe_counter!(
+            "lifemate_graphql_operations_total",
+            "Operations, by kind and by the code of their first error"
+        );
+        metrics::describe_histogram!(
+            "lifemate_graphql_operation_seconds",
+            "From the start of an operation's execution to its answer, by kind"
+        );
+        Self
+    }
+}
+
 impl ExtensionFactory for Telemetry {
     fn create(&self) -> Arc<dyn Extension> {
         Arc::new(Operation {

@@ -19,6 +19,9 @@ use crate::support::wait::eventually;
 const LIMIT: Duration = Duration::from_secs(20);
 const PATH: &str = "/webhooks/payments/sandbox";
 
+/// Where a callback goes, its time and signature, its body, and how it is answered.
+type Case<'a> = (&'a str, Option<&'a str>, Option<&'a str>, &'a str, u16);
+
 fn now_secs() -> i64 {
     chrono::Utc::now().timestamp()
 }
@@ -91,7 +94,7 @@ async fn a_callback_that_is_not_the_providers_is_refused_and_changes_nothing() {
         (now_secs() + 400).to_string(),
     );
     let signature = sign(&now, &good);
-    let cases: [(&str, Option<&str>, Option<&str>, &str, u16); 9] = [
+    let cases: [Case<'_>; 9] = [
         (PATH, None, None, &good, 401),
         (PATH, Some(&now), None, &good, 401),
         (PATH, None, Some(&signature), &good, 401),

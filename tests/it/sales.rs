@@ -195,3 +195,48 @@ async fn a_sale_that_is_over_and_quiet_is_settled_and_its_keys_go() {
     .await;
     app.finish().await;
 }
+
+/// Two sales of one shop; the window of one closes by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_closes_by_itself_and_the_shops_sales_are_listed_by_their_beginning() {
+    let app = TestApp::start().await;
+    let short = app
+        .sale()
+        .await
+        .ends_in(Duration::from_secs(2))
+        .create()
+        .await;
+    let merchant = app.as_user(&short.merchant);
+    let later = crate::support::sale::SaleBuilder::by(&app.client(), &short.merchant)
+        .at_shop(&short.shop)
+        .opens_in(Duration::from_secs(600))
+        .create()
+        .await;
+    let list = async |state: &str| {
+        let query = format!(
+            "query($s: ID!) {{ flashSales(shopId: $s, state: {state}) {{ edges {{ node {{ id }} }} }} }}"
+        );
+        let answer = merchant.gql(&query, json!({ "s": short.shop })).await;
+        let edges = answer.list("flashSales.edges");
+        edges
+            .iter()
+            .map(|e| e["node"]["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        list("ANNOUNCED").await,
+        std::slice::from_ref(&later.voucher)
+    );
+    let buyers = app.users(40).await;
+    let mut clicks = buyers.iter();
+    eventually(LIMIT, "the end", async || {
+        let buyer = app.as_user(clicks.next()?);
+        let click = seckill(&buyer, &short.voucher, "r1").await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        (click.kind() == "SaleEnded").then_some(())
+    })
+    .await;
+    assert_eq!(list("ENDED").await, std::slice::from_ref(&short.voucher));
+    assert_eq!(list("RUNNING").await, Vec::<String>::new());
+    app.finish().await;
+}

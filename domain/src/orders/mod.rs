@@ -16,6 +16,7 @@ pub mod adjust;
 pub mod apply;
 pub mod close;
 pub mod gate;
+mod gauges;
 pub mod giveback;
 pub mod key;
 pub mod keys;
@@ -416,6 +417,7 @@ pub struct Orders {
 impl Orders {
     /// Makes the concept; workers run only when asked.
     pub fn new(infra: Infra, settings: Settings, vouchers: Vouchers) -> Self {
+        gauges::describe();
         let store = Arc::new(store::SqlStore::new(
             infra.db.clone(),
             infra.clock.clone(),

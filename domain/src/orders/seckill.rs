@@ -317,7 +317,7 @@ impl Orders {
         }
         let (buyers, replies): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|w| (w.buyer, w.reply)).unzip();
-        metrics::histogram!("lifemate_seckill_batch_buyers")
+        metrics::histogram!("lifemate_seckill_batch_size")
             .record(f64::from(u32::try_from(buyers.len()).unwrap_or(u32::MAX)));
         for (reply, to) in self
             .reserve_for(voucher, &buyers)

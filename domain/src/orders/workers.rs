@@ -15,6 +15,8 @@ use crate::vouchers::VoucherId;
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(250);
 const GAUGE_EVERY: Duration = Duration::from_secs(1);
+/// As often as metrics are usually read.
+const MEASURE_EVERY: Duration = Duration::from_secs(5);
 /// Nobody waits for it.
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
 const PAYMENTS_EVERY: Duration = Duration::from_millis(500);
@@ -80,6 +82,13 @@ impl Orders {
                     let settled = o.settle_sales().await?;
                     o.sweep_leftovers().await?;
                     Ok(settled)
+                }),
+        );
+        tasks.spawn(
+            self.clone()
+                .repeat("measurer", MEASURE_EVERY, stop.clone(), |o| async move {
+                    o.measure().await?;
+                    Ok(0)
                 }),
         );
         tasks.close();

@@ -25,13 +25,16 @@ const QUIET_LIMIT: Duration = Duration::from_secs(60);
 /// The limit's own message says more than that of the wait, so it shall come first.
 const LOOK_SLACK: Duration = Duration::from_secs(10);
 
+/// Something that a test changes in its configuration.
+type Change = Box<dyn FnOnce(&mut Config)>;
+
 /// What a test may choose before its product starts.
 pub(crate) struct Builder {
     store: Option<Store>,
     redis_url: Option<String>,
     kafka_brokers: Option<String>,
     work: Work,
-    changes: Vec<Box<dyn FnOnce(&mut Config)>>,
+    changes: Vec<Change>,
 }
 
 impl Builder {
@@ -279,16 +282,6 @@ impl TestApp {
     pub(crate) async fn sale(&self) -> SaleBuilder {
         let merchant = self.merchant().await;
         SaleBuilder::by(&self.client(), &merchant)
-    }
-
-    /// Asserts that every invariant holds now.
-    pub(crate) async fn verify(&self) {
-        let failed = failed_checks(self.services()).await;
-        assert!(
-            failed.is_empty(),
-            "invariants broken:\n{}",
-            failed.join("\n")
-        );
     }
 
     /// Waits until the pipeline rests, asserts that nothing was lost, and ends.

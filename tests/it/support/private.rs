@@ -137,11 +137,6 @@ impl PrivateKafka {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Stops it in good order.
-    pub(crate) async fn stop(&self) {
-        self.script("stop", &[]).await;
-    }
-
     /// kill -9.
     pub(crate) async fn kill9(&self) {
         self.script("kill", &[]).await;

@@ -214,11 +214,6 @@ impl Process {
         self.guarded.signal("CONT");
     }
 
-    /// Waits for it to end by itself.
-    pub(crate) async fn ended(&mut self, limit: Duration) -> ExitStatus {
-        self.guarded.ended(limit).await
-    }
-
     /// Asserts that nothing in it panicked.
     #[track_caller]
     pub(crate) fn assert_no_panic(&self) {

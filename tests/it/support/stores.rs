@@ -55,6 +55,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
+    #[expect(clippy::print_stderr, reason = "a failed test says where its logs are")]
     fn drop(&mut self) {
         // A failed test's logs and stores are what one wants to see.
         if std::thread::panicking() {

@@ -204,22 +204,6 @@ impl Subscription {
         }
     }
 
-    /// Reads the rest until the server completes, and hands it out; panics on errors, a close, and at the limit.
-    pub(crate) async fn rest(&mut self, limit: Duration) -> Vec<Value> {
-        let deadline = Instant::now() + limit;
-        let mut seen = Vec::new();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.event(left).await {
-                Event::Data(data) => seen.push(data),
-                Event::Complete => return seen,
-                other => panic!(
-                    "not completed within {limit:?}; last came {other:?}, before it {seen:?}"
-                ),
-            }
-        }
-    }
-
     /// Asserts that the server completes now, with no result before.
     pub(crate) async fn completes(&mut self, limit: Duration) {
         assert_eq!(self.event(limit).await, Event::Complete);
@@ -231,10 +215,5 @@ impl Subscription {
             .send(json!({ "id": OPERATION, "type": "complete" }))
             .await;
         self.socket.close().await;
-    }
-
-    /// Goes away without a word, as a phone in a tunnel does.
-    pub(crate) fn hang_up(self) {
-        drop(self);
     }
 }
