@@ -11,6 +11,8 @@ pub mod vouchers;
 
 pub mod orders;
 
+pub mod rate_limits;
+
 pub mod infra;
 pub mod settings;
 
@@ -28,6 +30,7 @@ use infra::db::Db;
 use infra::ids::{Ids, IdsError};
 use infra::redis::{Redis, UnfitRedis};
 use orders::Orders;
+use rate_limits::RateLimits;
 use settings::Settings;
 use shops::Shops;
 use users::Users;
@@ -98,6 +101,8 @@ pub struct Services {
     pub vouchers: Vouchers,
     /// Orders and flash sales.
     pub orders: Orders,
+    /// Exact limits over all nodes.
+    pub rate_limits: RateLimits,
     infra: Infra,
     id_secret: settings::Secret,
 }
@@ -138,12 +143,14 @@ impl Services {
         let users = Users::new(infra.clone(), settings);
         let shops = Shops::new(infra.clone());
         let vouchers = Vouchers::new(infra.clone(), shops.clone());
+        let rate_limits = RateLimits::new(infra.redis.clone(), settings.rate_limits);
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
         Ok(Self {
             users,
             shops,
             vouchers,
             orders,
+            rate_limits,
             infra,
             id_secret: settings.sale.id_secret.clone(),
         })

@@ -26,6 +26,8 @@ pub struct Settings {
     pub payments: PaymentSettings,
     /// Scheme, host and port under which clients and payment providers reach this server, no slash at the end.
     pub public_url: String,
+    /// Whether the limits of `rate_limits` are kept; the sale's own click limit always is.
+    pub rate_limits: bool,
     /// Production profile: nothing for development is offered.
     pub production: bool,
     /// Accept a Redis without append-only file (development and benchmarks only).

@@ -1,4 +1,82 @@
-//! What one operation may ask for.
+//! What one operation may ask for, and how often somebody may ask. Limits on calls are declared here and named at
+//! their field: `#[graphql(guard = "Limited(&LISTS)")]`. Each alias is a call.
+
+use std::time::Duration;
+
+use async_graphql::{Context, Guard, Result};
+use domain::rate_limits::{Caller, Dimension, OnTrouble, Rule, Shape};
+
+use crate::context::ContextExt;
+use crate::error::api_error;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Lists and searches: far more than a person scrolls.
+pub(crate) const LISTS: Rule = Rule {
+    name: "lists",
+    shape: Shape::Window {
+        calls: 600,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many lists and searches; slow down",
+};
+
+/// What a merchant writes.
+pub(crate) const MERCHANT_WRITES: Rule = Rule {
+    name: "merchant_writes",
+    shape: Shape::Window {
+        calls: 120,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many changes; slow down",
+};
+
+/// What a buyer does with his orders, each a few writes of ours. The click in a sale has a limit of its own.
+pub(crate) const ORDER_WRITES: Rule = Rule {
+    name: "order_writes",
+    shape: Shape::Window {
+        calls: 60,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many payments and cancellations; slow down",
+};
+
+/// Changes of a profile.
+pub(crate) const PROFILE_WRITES: Rule = Rule {
+    name: "profile_writes",
+    shape: Shape::Window {
+        calls: 20,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many changes of your profile; slow down",
+};
+
+/// Lets a call through that is below its limit.
+pub(crate) struct Limited(pub(crate) &'static Rule);
+
+impl Guard for Limited {
+    async fn check(&self, ctx: &Context<'_>) -> Result<()> {
+        let meta = ctx.meta();
+        let caller = Caller {
+            user: ctx.viewer().map(|session| session.user_id.0),
+            ip: meta.ip,
+            device: meta.device_id.clone(),
+        };
+        ctx.services()
+            .rate_limits
+            .check(self.0, &caller)
+            .await
+            .map_err(api_error)
+    }
+}
 
 /// Limits of the schema.
 #[derive(Clone, Copy, Debug)]

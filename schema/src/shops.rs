@@ -15,6 +15,7 @@ use domain::vouchers::VoucherId;
 
 use crate::context::ContextExt;
 use crate::error::{api_error, fault_error, not_found};
+use crate::limits::{LISTS, Limited, MERCHANT_WRITES};
 use crate::loaders::by_id;
 use crate::pagination::{List, Page};
 use crate::scalars::{Money, global_id, parse_id, time};
@@ -269,7 +270,10 @@ impl ShopQuery {
     }
 
     /// Shops that are in business.
-    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    #[graphql(
+        complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1",
+        guard = "Limited(&LISTS)"
+    )]
     async fn shops(
         &self,
         ctx: &Context<'_>,
@@ -317,7 +321,10 @@ impl ShopQuery {
     }
 
     /// Shops in business around a place, the nearest first.
-    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    #[graphql(
+        complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1",
+        guard = "Limited(&LISTS)"
+    )]
     async fn shops_nearby(
         &self,
         ctx: &Context<'_>,
@@ -437,6 +444,7 @@ pub struct ShopMutation;
 #[Object]
 impl ShopMutation {
     /// Opens a shop that the viewer runs. Merchants and administrators.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn create_shop(
         &self,
         ctx: &Context<'_>,
@@ -461,6 +469,7 @@ impl ShopMutation {
     }
 
     /// Changes a shop, also its place and its type. Its merchant, and administrators.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn update_shop(
         &self,
         ctx: &Context<'_>,
@@ -486,6 +495,7 @@ impl ShopMutation {
     }
 
     /// Closes a shop for good: it leaves all lists and searches. Its merchant, and administrators.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn close_shop(
         &self,
         ctx: &Context<'_>,

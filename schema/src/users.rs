@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 
 use crate::context::ContextExt;
 use crate::error::{api_error, unauthenticated};
+use crate::limits::{Limited, PROFILE_WRITES};
 use crate::orders::{Order, OrderStatus, orders_of, own_key};
 use crate::pagination::List;
 use crate::scalars::{global_id, parse_id};
@@ -409,6 +410,7 @@ impl UserMutation {
     ///
     /// `BAD_INPUT` with the argument's path when a text is too short, too long or holds a NUL or a character that changes
     /// the direction of text, when the avatar is no web address, or the birthday lies in the future: then nothing changes.
+    #[graphql(guard = "Limited(&PROFILE_WRITES)")]
     async fn update_profile(
         &self,
         ctx: &Context<'_>,

@@ -13,6 +13,7 @@ use domain::vouchers::{FlashSaleFilter, NewSale, NewVoucher, VoucherId};
 
 use crate::context::ContextExt;
 use crate::error::{api_error, bad_input, fault_error, not_found};
+use crate::limits::{LISTS, Limited, MERCHANT_WRITES};
 use crate::loaders::{SaleOf, by_id};
 use crate::orders::Order;
 use crate::pagination::{List, Page};
@@ -255,7 +256,10 @@ impl VoucherQuery {
     }
 
     /// Vouchers in flash sales, by when their sale begins, the earliest first. Drafts only when asked for.
-    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    #[graphql(
+        complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1",
+        guard = "Limited(&LISTS)"
+    )]
     async fn flash_sales(
         &self,
         ctx: &Context<'_>,
@@ -449,6 +453,7 @@ pub struct VoucherMutation;
 #[Object]
 impl VoucherMutation {
     /// Makes a voucher; a flash sale starts as a draft. The shop's merchant, and administrators.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn create_voucher(
         &self,
         ctx: &Context<'_>,
@@ -489,6 +494,7 @@ impl VoucherMutation {
 
     /// Publishes a drafted sale: from now on it is announced, and sells when it begins. The shop's merchant, and
     /// administrators. TRY_LATER when the sale cannot be prepared now.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn publish_voucher(
         &self,
         ctx: &Context<'_>,
@@ -499,6 +505,7 @@ impl VoucherMutation {
     }
 
     /// Stops a sale until it is resumed; orders that exist go on. The shop's merchant, and administrators.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn pause_voucher(
         &self,
         ctx: &Context<'_>,
@@ -509,6 +516,7 @@ impl VoucherMutation {
     }
 
     /// Lets a paused sale sell again. The shop's merchant, and administrators.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn resume_voucher(
         &self,
         ctx: &Context<'_>,
@@ -519,6 +527,7 @@ impl VoucherMutation {
     }
 
     /// Ends a sale now; orders that exist go on. The shop's merchant, and administrators.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn end_voucher(
         &self,
         ctx: &Context<'_>,
@@ -532,6 +541,7 @@ impl VoucherMutation {
     ///
     /// BAD_INPUT when more units are taken already: nothing changes then. TRY_LATER when the sale cannot be reached:
     /// the new total is then taken up as soon as it can.
+    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
     async fn adjust_voucher_stock(
         &self,
         ctx: &Context<'_>,

@@ -172,6 +172,17 @@ pub(super) const KEYS: &[Key] = &[
         show: |c| Some(c.clicks_per_second.to_string()),
     },
     Key {
+        name: "rate_limits",
+        help: "keep the limits on calls; the sale's own click limit always is",
+        read: |c, v| {
+            put(
+                &mut c.rate_limits,
+                choice(v, &[("true", true), ("false", false)]),
+            )
+        },
+        show: |c| Some(c.rate_limits.to_string()),
+    },
+    Key {
         name: "id_secret",
         help: "seals order IDs and cursors",
         read: |c, v| put(&mut c.id_secret, Ok(Some(Secret::new(v)))),

@@ -64,6 +64,8 @@ pub struct Config {
     pub orphan_wait_secs: u64,
     /// Clicks on one sale a node takes from one user in a second.
     pub clicks_per_second: u32,
+    /// Keep the limits on calls.
+    pub rate_limits: bool,
     /// Seals order IDs and cursors.
     pub id_secret: Option<Secret>,
     /// Signs payment callbacks.
@@ -160,6 +162,7 @@ impl Default for Config {
             pay_window_secs: 900,
             orphan_wait_secs: 600,
             clicks_per_second: 5,
+            rate_limits: true,
             id_secret: None,
             webhook_secret: None,
             webhook_secret_previous: None,
@@ -248,6 +251,7 @@ impl Config {
                 webhook_secrets: secrets.webhook,
             },
             public_url: self.public_url(addr),
+            rate_limits: self.rate_limits,
             production: self.is_production(),
             unsafe_redis: self.unsafe_redis,
         })

@@ -11,6 +11,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("shops", &["users"]),
     ("vouchers", &["users", "shops"]),
     ("orders", &["users", "shops", "vouchers"]),
+    ("rate_limits", &[]),
 ];
 
 /// What each package may not name, because something between it and that is there to hide it.

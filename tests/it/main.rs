@@ -11,6 +11,7 @@ mod drill;
 mod embedded;
 mod faults;
 mod house;
+mod limits;
 mod live;
 mod payments;
 mod processes;

@@ -66,6 +66,10 @@ scripts! {
     fence,
     /// Reads a sale's keys in one step.
     inspect,
+    /// Counts a call in a sliding window.
+    limit_window,
+    /// Takes tokens from a bucket.
+    limit_bucket,
     /// Stores a login code, unless a limit forbids it.
     login_code,
     /// Takes a login code.

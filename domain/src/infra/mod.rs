@@ -1,5 +1,6 @@
 //! What the concepts stand on: database, Redis, bus, time, ids. Knows no concept.
 
+pub mod address;
 pub mod bus;
 pub mod clock;
 pub mod db;

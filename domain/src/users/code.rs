@@ -10,13 +10,12 @@ use sha2::Sha256;
 
 use super::Error;
 use super::phone::{Phone, ascii_digit};
+use crate::infra::address::block_of;
 use crate::infra::redis::Redis;
 use crate::settings::Secret;
 
 /// Long enough that five tries guess one in 200,000, short enough to type.
 const CODE_DIGITS: usize = 6;
-/// Networks hand whole /64 blocks to one household, so a finer address would be no limit.
-const IPV6_PREFIX_BITS: u32 = 64;
 
 /// How often codes are sent, and how long one is good. The defaults are the product's rules.
 #[derive(Clone, Debug)]
@@ -191,7 +190,7 @@ impl Codes {
     fn address_key(&self, address: IpAddr) -> String {
         self.redis.key(format_args!(
             "{{login}}:address:{}",
-            self.mac("address", &household(address))
+            self.mac("address", &block_of(address))
         ))
     }
 
@@ -208,20 +207,10 @@ impl Codes {
     }
 }
 
-/// Whom an address stands for: itself in IPv4 (also when written as IPv6), its /64 in IPv6.
-fn household(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!(
-            "{:x}/{IPV6_PREFIX_BITS}",
-            address.to_bits() >> (128 - IPV6_PREFIX_BITS)
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Code, household};
+    use super::Code;
+    use crate::infra::address::block_of;
 
     #[test]
     fn codes_are_six_digits_and_not_always_the_same() {
@@ -252,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_block_counts_as_one_address() {
-        let one = |text: &str| household(text.parse().unwrap());
+        let one = |text: &str| block_of(text.parse().unwrap());
         assert_eq!(
             one("2001:db8:1:2::1"),
             one("2001:db8:1:2:ffff:ffff:ffff:ffff")

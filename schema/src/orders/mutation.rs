@@ -8,6 +8,7 @@ use domain::vouchers::VoucherId;
 use super::{Order, own_key};
 use crate::context::ContextExt;
 use crate::error::api_error;
+use crate::limits::{Limited, ORDER_WRITES};
 use crate::scalars::{parse_id, time};
 
 /// A click in a flash sale.
@@ -272,6 +273,7 @@ impl OrderMutation {
     }
 
     /// Prepares the payment of an order, also one that is still QUEUED. Its buyer. Repeats give the same address.
+    #[graphql(guard = "Limited(&ORDER_WRITES)")]
     async fn pay_order(&self, ctx: &Context<'_>, input: PayOrderInput) -> Result<PayOrderPayload> {
         let key = own_key(ctx, &input.order_id)?;
         let result = match ctx
@@ -293,6 +295,7 @@ impl OrderMutation {
     }
 
     /// Cancels an order that is not paid, also one that is still QUEUED. Its buyer.
+    #[graphql(guard = "Limited(&ORDER_WRITES)")]
     async fn cancel_order(
         &self,
         ctx: &Context<'_>,
@@ -314,6 +317,7 @@ impl OrderMutation {
 
     /// Lets the payment sandbox act on an order, as its page at `paymentUrl` would. Its buyer; FORBIDDEN where the
     /// sandbox is off.
+    #[graphql(guard = "Limited(&ORDER_WRITES)")]
     async fn sandbox_pay(
         &self,
         ctx: &Context<'_>,
