@@ -47,7 +47,7 @@ schema: ## Rewrite schema/schema.graphql
 web: ## Fetch GraphiQL from its lock file
 	cd web && npm ci --no-audit --no-fund
 
-services: ## Start the tests' stores; use them with: eval "$$(scripts/services env)"
+services: ## Start the stores that tests run on, and print their variables
 	@scripts/services start
 
 clean-services: ## Stop the tests' stores and remove their data

@@ -12,6 +12,7 @@ pub mod vouchers;
 pub mod orders;
 
 pub mod rate_limits;
+pub mod switches;
 
 pub mod infra;
 pub mod settings;
@@ -33,6 +34,7 @@ use orders::Orders;
 use rate_limits::RateLimits;
 use settings::Settings;
 use shops::Shops;
+use switches::Switches;
 use users::Users;
 use vouchers::Vouchers;
 
@@ -103,6 +105,8 @@ pub struct Services {
     pub orders: Orders,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
+    /// Features that can be given up.
+    pub switches: Switches,
     infra: Infra,
     id_secret: settings::Secret,
 }
@@ -143,6 +147,11 @@ impl Services {
         let users = Users::new(infra.clone(), settings);
         let shops = Shops::new(infra.clone());
         let vouchers = Vouchers::new(infra.clone(), shops.clone());
+        let switches = Switches::new(infra.clone());
+        switches
+            .read()
+            .await
+            .map_err(|switches::Error::Database(e)| e)?;
         let rate_limits = RateLimits::new(infra.redis.clone(), settings.rate_limits);
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
         Ok(Self {
@@ -151,6 +160,7 @@ impl Services {
             vouchers,
             orders,
             rate_limits,
+            switches,
             infra,
             id_secret: settings.sale.id_secret.clone(),
         })
@@ -174,6 +184,8 @@ impl Services {
         tasks.spawn(async move { orders.run_node(orders_stop).await });
         let (redis, redis_stop) = (self.infra.redis.clone(), stop.clone());
         tasks.spawn(async move { redis.keep_alive(redis_stop).await });
+        let (switches, switches_stop) = (self.switches.clone(), stop.clone());
+        tasks.spawn(async move { switches.run(switches_stop).await });
         tasks.spawn(follow_clock(self.infra.clone(), stop.clone()));
         tasks.spawn(renew_ids(self.infra.clone(), stop.clone()));
         if let Bus::Kafka(bus) = self.infra.bus.clone() {

@@ -12,6 +12,7 @@ pub mod sale;
 pub mod shop;
 pub mod shop_type;
 pub mod stock_entry;
+pub mod switch;
 pub mod user;
 pub mod voucher;
 pub mod worker_id;

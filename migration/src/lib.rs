@@ -13,6 +13,7 @@ mod m20261201_000005_create_stock_ledger;
 mod m20261201_000006_create_payments;
 mod m20261201_000007_create_leases;
 mod m20261201_000008_create_dead_letters;
+mod m20261201_000009_create_switches;
 mod tables;
 
 pub use sea_orm_migration::MigratorTrait;
@@ -34,6 +35,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000006_create_payments::Migration),
             Box::new(m20261201_000007_create_leases::Migration),
             Box::new(m20261201_000008_create_dead_letters::Migration),
+            Box::new(m20261201_000009_create_switches::Migration),
         ]
     }
 }

@@ -8,12 +8,14 @@ pub mod limits;
 pub mod pagination;
 pub mod scalars;
 
+mod degraded;
 mod loaders;
 mod telemetry;
 
 pub mod node;
 pub mod orders;
 pub mod shops;
+pub mod switches;
 pub mod users;
 pub mod vouchers;
 
@@ -30,6 +32,7 @@ pub struct Query(
     users::UserQuery,
     shops::ShopQuery,
     vouchers::VoucherQuery,
+    switches::SwitchQuery,
 );
 
 /// Everything that can be done.
@@ -39,6 +42,7 @@ pub struct Mutation(
     shops::ShopMutation,
     vouchers::VoucherMutation,
     orders::OrderMutation,
+    switches::SwitchMutation,
 );
 
 /// Everything that can be watched.
@@ -56,6 +60,7 @@ pub fn build(services: Services, limits: Limits) -> ApiSchema {
         .limit_recursive_depth(limits.recursion)
         .limit_directives(limits.directives)
         .extension(telemetry::Telemetry::new())
+        .extension(degraded::Degraded)
         .data(loaders::ById::new(services.clone()))
         .data(services);
     if limits.production {

@@ -11,9 +11,11 @@ use chrono::{DateTime, Utc};
 use domain::shops::{
     GeoPoint, NearbyQuery, ShopDetails, ShopFilter, ShopId, ShopKey, ShopSort as Sort, ShopTypeId,
 };
+use domain::switches::Switch;
 use domain::vouchers::VoucherId;
 
 use crate::context::ContextExt;
+use crate::degraded::is_off;
 use crate::error::{api_error, fault_error, not_found};
 use crate::limits::{LISTS, Limited, MERCHANT_WRITES};
 use crate::loaders::by_id;
@@ -300,7 +302,13 @@ impl ShopQuery {
                 "a part of a name has 1 to 100 characters",
             ));
         }
-        let sort: Sort = sort.map(Into::into).unwrap_or_default();
+        let mut sort: Sort = sort.map(Into::into).unwrap_or_default();
+        if sort == Sort::Sold && is_off(ctx, Switch::ShopsBySales, "shops") {
+            sort = Sort::Newest;
+        }
+        if filter.name.is_some() && is_off(ctx, Switch::ShopSearch, "shops") {
+            return Ok(List::new(false, false));
+        }
         let filter = ShopFilter {
             type_id,
             name_contains: filter.name,
@@ -342,6 +350,9 @@ impl ShopQuery {
             .map(ShopTypeId);
         let place = GeoPoint::new(center.latitude, center.longitude).map_err(api_error)?;
         let radius_meters = u32::try_from(radius_meters).unwrap_or(0);
+        if is_off(ctx, Switch::ShopsNearby, "shopsNearby") {
+            return Ok(NearbyShops::new(false, false));
+        }
         let kind = format!("nearby:{place:?}:{radius_meters}:{type_id:?}");
         let page: Page<(f64, ShopId)> = Page::new(ctx, kind, first, after)?;
         let query = NearbyQuery {

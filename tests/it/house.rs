@@ -12,6 +12,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("vouchers", &["users", "shops"]),
     ("orders", &["users", "shops", "vouchers"]),
     ("rate_limits", &[]),
+    ("switches", &[]),
 ];
 
 /// What each package may not name, because something between it and that is there to hide it.

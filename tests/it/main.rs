@@ -22,5 +22,6 @@ mod seckill;
 mod spine;
 mod stores;
 mod support;
+mod switches;
 mod transport;
 mod users;
