@@ -17,7 +17,10 @@ use entity::order::OrderStatus;
 use entity::refund::RefundReason;
 use entity::sale::SaleStage;
 use entity::{giveback, order, order_reject, payment, refund, sale, stock_entry};
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
+use sea_orm::{
+    ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QuerySelect,
+    TransactionTrait,
+};
 use tokio::sync::Barrier;
 
 use crate::support::stores::{Store, Stores};
@@ -642,6 +645,31 @@ async fn pay_against_close_has_one_winner_and_the_losers_money_goes_back(kind: S
     assert_eq!(bench.sold(VOUCHER).await, paid);
     bench.assert_books(VOUCHER).await;
     bench.end().await;
+}
+
+/// A process that stands still in the middle of a transaction holds its locks for seconds, and not for ever.
+async fn a_writer_that_stands_still_is_ended_by_the_server(kind: Store) {
+    let bench = Bench::new(kind, 3).await;
+    let still = bench.db.conn().begin().await.unwrap();
+    sale::Entity::find_by_id(VOUCHER)
+        .lock_exclusive()
+        .one(&still)
+        .await
+        .unwrap();
+    let outcomes = bench.store.apply(&[item(10, 1)]).await.unwrap();
+    assert_eq!(labels(&outcomes), ["inserted"]);
+    assert!(still.commit().await.is_err(), "what stood still is undone");
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_stands_still_is_ended_by_mariadb() {
+    a_writer_that_stands_still_is_ended_by_the_server(Store::MariaDb).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_stands_still_is_ended_by_postgres() {
+    a_writer_that_stands_still_is_ended_by_the_server(Store::Postgres).await;
 }
 
 macro_rules! on_each_database {

@@ -15,6 +15,9 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 const STATEMENT_TIMEOUT_SECS: u32 = 10;
 /// How long a statement waits for a row lock on a server. Below the statement's own limit, so that the error says why.
 const LOCK_TIMEOUT_SECS: u32 = 5;
+/// A transaction in which nothing is asked for so long is ended by the server: its process stands still, and the locks
+/// that it holds would make everybody else stand still too. Transactions here ask one thing after the other.
+const IDLE_TRANSACTION_SECS: u32 = 5;
 /// How often a transaction that lost a race for locks runs again before its error is handed on.
 const WRITE_TRIES: u32 = 6;
 
@@ -238,10 +241,12 @@ fn options(url: &str, max_connections: u32) -> ConnectOptions {
                     let locks =
                         format!("SET SESSION innodb_lock_wait_timeout = {LOCK_TIMEOUT_SECS}");
                     conn.execute(sea_orm::sqlx::AssertSqlSafe(locks)).await?;
-                    // MariaDB only; MySQL has no limit for writes, and says that it does not know the name.
-                    let statements =
-                        format!("SET SESSION max_statement_time = {STATEMENT_TIMEOUT_SECS}");
-                    let _ = conn.execute(sea_orm::sqlx::AssertSqlSafe(statements)).await;
+                    // MariaDB only; MySQL says that it does not know the names, and has no such limits.
+                    let mariadb = format!(
+                        "SET SESSION max_statement_time = {STATEMENT_TIMEOUT_SECS}, \
+                         idle_transaction_timeout = {IDLE_TRANSACTION_SECS}"
+                    );
+                    let _ = conn.execute(sea_orm::sqlx::AssertSqlSafe(mariadb)).await;
                     Ok(())
                 })
             })
@@ -250,6 +255,10 @@ fn options(url: &str, max_connections: u32) -> ConnectOptions {
             o.options([
                 ("statement_timeout", format!("{STATEMENT_TIMEOUT_SECS}s")),
                 ("lock_timeout", format!("{LOCK_TIMEOUT_SECS}s")),
+                (
+                    "idle_in_transaction_session_timeout",
+                    format!("{IDLE_TRANSACTION_SECS}s"),
+                ),
             ])
         });
     options
