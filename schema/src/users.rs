@@ -307,6 +307,24 @@ pub struct UpdateProfilePayload {
     user: User,
 }
 
+/// A user to shut out, or to let in again.
+#[derive(InputObject)]
+pub struct SetUserBannedInput {
+    /// The user.
+    user_id: ID,
+    /// Whether they are to be shut out.
+    banned: bool,
+}
+
+/// A user was shut out, or let in again.
+#[derive(SimpleObject)]
+pub struct SetUserBannedPayload {
+    /// The user.
+    user: User,
+    /// Whether they are shut out now.
+    banned: bool,
+}
+
 /// Reading accounts.
 #[derive(Default)]
 pub struct UserQuery;
@@ -425,6 +443,27 @@ impl UserMutation {
             .map_err(api_error)?;
         Ok(UpdateProfilePayload {
             user: User { row, is_self: true },
+        })
+    }
+
+    /// Shuts a user out, or lets them in again. A ban ends all their sessions, and their open sockets within five seconds;
+    /// their orders stay. Administrators.
+    async fn set_user_banned(
+        &self,
+        ctx: &Context<'_>,
+        input: SetUserBannedInput,
+    ) -> Result<SetUserBannedPayload> {
+        ctx.require_role(&[domain::users::Role::Admin])?;
+        let id = UserId(parse_id(&input.user_id, "User", "input.userId")?);
+        let row = ctx
+            .services()
+            .users
+            .set_banned(id, input.banned)
+            .await
+            .map_err(api_error)?;
+        Ok(SetUserBannedPayload {
+            banned: row.banned_at.is_some(),
+            user: User::new(row),
         })
     }
 }

@@ -97,6 +97,7 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.endVoucher", "merchant"),
         ("Mutation.adjustVoucherStock", "merchant"),
         ("Mutation.setFeatureSwitch", "administrator"),
+        ("Mutation.setUserBanned", "administrator"),
         ("Mutation.seckillVoucher", "signed in"),
         ("Mutation.payOrder", "signed in"),
         ("Mutation.cancelOrder", "signed in"),
@@ -160,6 +161,10 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "endVoucher",
             r#"endVoucher(input: { voucherId: "Vm91Y2hlcjox" }) { voucher { id } }"#,
+        ),
+        (
+            "setUserBanned",
+            "setUserBanned(input: { userId: \"VXNlcjox\", banned: true }) { banned }",
         ),
         (
             "setFeatureSwitch",

@@ -354,6 +354,36 @@ impl Users {
         self.get(UserId(known.id)).await?.ok_or(Error::NoSuchUser)
     }
 
+    /// Shuts a user out, or lets them in again. A ban ends every session at once, and open sockets within 5 s.
+    ///
+    /// # Errors
+    /// `NoSuchUser`; the stores'. When Redis is away after the database has the ban, repeat: the call is idempotent.
+    pub async fn set_banned(&self, id: UserId, banned: bool) -> Result<User, Error> {
+        let now_ms = self.inner.infra.clock.now_ms();
+        let since = banned.then_some(now_ms);
+        let changes = match banned {
+            true => user::Column::BannedAt.is_null(),
+            false => user::Column::BannedAt.is_not_null(),
+        };
+        user::Entity::update_many()
+            .filter(user::Column::Id.eq(id.0))
+            .filter(changes)
+            .col_expr(user::Column::BannedAt, Expr::value(since))
+            .col_expr(
+                user::Column::Version,
+                Expr::col(user::Column::Version).add(1),
+            )
+            .col_expr(user::Column::UpdatedAt, Expr::value(now_ms))
+            .exec(self.inner.infra.db.conn())
+            .await?;
+        let user = self.get(id).await?.ok_or(Error::NoSuchUser)?;
+        if banned {
+            let ended = self.logout_everywhere(id).await?;
+            tracing::info!(user.id = id.0, sessions = ended, "a user was banned");
+        }
+        Ok(user)
+    }
+
     /// Makes `count` users with a session each, for drills and benchmarks; thousands a second.
     ///
     /// # Errors
@@ -397,6 +427,10 @@ impl Users {
         }
         let token = self.inner.sessions.start(id, user.role).await?;
         let now = self.get(id).await?.ok_or(Error::NoSuchUser)?;
+        if now.banned_at.is_some() {
+            self.inner.sessions.end_every(id).await?;
+            return Err(Error::Banned);
+        }
         if now.role != user.role {
             self.inner.sessions.set_role(id, now.role).await?;
         }

@@ -249,3 +249,73 @@ async fn a_granted_role_reaches_living_sessions_on_every_node_and_so_does_its_en
     }
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_ends_sessions_and_sockets_on_all_nodes_and_keeps_out_until_it_is_lifted() {
+    let mut app = TestApp::start().await;
+    let second = app.second_node().await;
+    let phone = random_phone();
+    let user = app.log_in(&phone).await;
+    let admin = app.as_user(&app.admin().await);
+    let elsewhere = second.as_user(&user);
+    assert!(is_signed_in(&elsewhere).await);
+    let mut socket = Subscription::open(
+        &elsewhere,
+        "subscription { orderUpdates { id } }",
+        Value::Null,
+    )
+    .await;
+
+    let ban = async |client: &Client, banned: bool| {
+        let query = "mutation($input: SetUserBannedInput!) { setUserBanned(input: $input) { banned user { id } } }";
+        let id = schema::scalars::global_id("User", user.id).to_string();
+        client
+            .gql(
+                query,
+                json!({ "input": { "userId": id, "banned": banned } }),
+            )
+            .await
+    };
+    ban(&app.as_user(&app.merchant().await), true)
+        .await
+        .expect_code("FORBIDDEN");
+    assert_eq!(ban(&admin, true).await.at("setUserBanned.banned"), true);
+    assert_eq!(
+        ban(&admin, true).await.at("setUserBanned.banned"),
+        true,
+        "again is the same"
+    );
+    eventually(
+        DEAD_WITHIN,
+        "the session's end at the other node",
+        async || !is_signed_in(&elsewhere).await,
+    )
+    .await;
+    let closed = eventually(DEAD_WITHIN, "the socket's end", async || {
+        match socket.event(DEAD_WITHIN).await {
+            Event::Closed(code) => Some(code),
+            _ => None,
+        }
+    })
+    .await;
+    assert_eq!(closed, 4403);
+
+    let refused = async || {
+        let key = crate::support::people::request_login_code(&app.client(), &phone).await;
+        key.code().map(str::to_owned)
+    };
+    let_pass(&app, MINUTE).await;
+    assert_eq!(
+        refused().await,
+        None,
+        "a code is sent, for nobody is told who is banned"
+    );
+    let code = app.inbox.code_for(&phone).await;
+    crate::support::people::try_log_in(&app.client(), &phone, &code)
+        .await
+        .expect_code("FORBIDDEN");
+    assert_eq!(ban(&admin, false).await.at("setUserBanned.banned"), false);
+    let_pass(&app, MINUTE).await;
+    app.log_in(&phone).await;
+    app.finish().await;
+}
