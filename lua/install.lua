@@ -1,7 +1,7 @@
 -- Puts a recovered sale in place of whatever is there. Goes by EVAL, for it must work when Redis has lost its
 -- scripts. All checks come before the first write.
 -- KEYS[1] meta  KEYS[2] stock  KEYS[3] buyers  KEYS[4] orders  KEYS[5] outbox  KEYS[6] attempts  KEYS[7] recovery
--- KEYS[8] temporary buyers  KEYS[9] temporary orders  KEYS[10] temporary attempts; all in one slot
+-- KEYS[8] temporary buyers  KEYS[9] temporary orders  KEYS[10] temporary attempts  KEYS[11] dead; all in one slot
 -- ARGV[1] token  ARGV[2] [3] [4] entries of the temporary keys  ARGV[5] total, units  ARGV[6] epoch
 -- ARGV[7…] fields and values of meta
 -- Answers: LOST another recovery is on, or none  INCOMPLETE a temporary key does not hold what it was told
@@ -30,6 +30,11 @@ for i, live in ipairs({ KEYS[3], KEYS[4], KEYS[6] }) do
     redis.call('RENAME', KEYS[7 + i], live)
     redis.call('PERSIST', live)
   end
+end
+-- The dead stay; but what is no set would keep the sale damaged for ever.
+local dead = redis.call('TYPE', KEYS[11]).ok
+if dead ~= 'set' and dead ~= 'none' then
+  redis.call('DEL', KEYS[11])
 end
 redis.call('HSET', KEYS[6], 'epoch', ARGV[6])
 redis.call('DEL', KEYS[5])

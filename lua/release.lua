@@ -3,13 +3,23 @@
 -- all in one slot.
 -- ARGV[1] order id  ARGV[2] user id  ARGV[3] 1 when the order was rejected: then it does not count as an attempt,
 -- and its id is never placed again
--- Answers: {NOT_READY} no meta, or a recovery is on: ask again later, nothing was done
+-- Answers: {NOT_READY} no meta, a recovery is on, or the keys are damaged so that the script would stop half-way:
+--   ask again later, nothing was done
 --   {DONE, 1 when a unit came back now, epoch}
 -- Complexity: O(attempts of the user).
 if redis.call('EXISTS', KEYS[7]) == 1 or redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'NOT_READY' }
 end
+for i, kind in ipairs({ 'hash', 'string', 'hash', 'hash', 'hash', 'set' }) do
+  local found = redis.call('TYPE', KEYS[i]).ok
+  if found ~= kind and found ~= 'none' then
+    return { 'NOT_READY' }
+  end
+end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
+if not epoch or not tonumber(redis.call('GET', KEYS[2]) or '') then
+  return { 'NOT_READY' }
+end
 local unit = redis.call('HGET', KEYS[4], ARGV[1])
 local user = unit and string.match(unit, '^(%d+):') or ARGV[2]
 local released = redis.call('HDEL', KEYS[4], ARGV[1])

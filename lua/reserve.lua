@@ -53,6 +53,10 @@ local function take(order, user, request, trace, waiter)
     end
     tries = tries + 1
   end
+  if owner then
+    -- His, but the attempt is lost: placed again it would take a second unit under one id.
+    return { 'ALREADY', order, '0' }
+  end
   if redis.call('SISMEMBER', KEYS[7], order) == 1 then
     return { 'DEAD' }
   end

@@ -1,5 +1,5 @@
--- What reserve, forget and adjust ask first: is the sale there, and are its books right? Not a script of its own:
--- its text stands before theirs.
+-- What reserve, forget, adjust and inspect ask first: is the sale there, and are its books right? Not a script of its
+-- own: its text stands before theirs.
 -- KEYS[1] meta  KEYS[2] stock  KEYS[3] buyers  KEYS[4] orders  KEYS[5] outbox  KEYS[6] attempts  KEYS[7] dead
 -- KEYS[8] recovery; all in one slot.
 -- ARGV: those of the script that follows.

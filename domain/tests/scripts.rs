@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Client, Value, cmd};
-use domain::infra::lua::Scripts;
+use domain::infra::lua::{Script, Scripts};
 use domain::orders::OrderId;
 use domain::orders::keys::SaleKeys;
 use domain::orders::queued::QueuedOrderV1;
@@ -537,28 +537,45 @@ async fn settling_takes_entries_and_leaves_the_sentinel() {
     assert_eq!((seen.queued(), seen.outbox_epoch), (1, Some(4)));
 }
 
+/// Commands that break a sale in which user 7 holds order 1; the key stands second, without its prefix.
+const DAMAGES: [&[&str]; 19] = [
+    &["DEL", "stock"],
+    &["INCR", "stock"],
+    &["SET", "stock", "many"],
+    &["DEL", "outbox"],
+    &["HSET", "outbox", "epoch", "3"],
+    &["DEL", "attempts"],
+    &["DEL", "buyers"],
+    &["HDEL", "buyers", "7:1"],
+    &["DEL", "orders"],
+    &["HDEL", "orders", "1"],
+    &["HDEL", "meta", "epoch"],
+    &["HDEL", "meta", "limit"],
+    &["HDEL", "meta", "max_attempts"],
+    &["HDEL", "meta", "price"],
+    &["HDEL", "meta", "currency"],
+    &["HDEL", "meta", "paused"],
+    &["HSET", "meta", "total", "many"],
+    &["HDEL", "meta", "taken"],
+    &["SET", "dead", "x"],
+];
+
+async fn damaged_by(damage: &[&str]) -> Bench {
+    let mut bench = Bench::with(&meta(5)).await;
+    bench.one(click(1, 7)).await;
+    let key = format!("t:{{v:42}}:{}", damage[1]);
+    let words: Vec<&str> = [damage[0], &key]
+        .into_iter()
+        .chain(damage[2..].iter().copied())
+        .collect();
+    bench.run(&words).await;
+    bench
+}
+
 #[tokio::test]
 async fn every_damage_is_noticed_before_anything_is_sold() {
-    let damages: [&[&str]; 9] = [
-        &["DEL", "stock"],
-        &["INCR", "stock"],
-        &["DEL", "outbox"],
-        &["HSET", "outbox", "epoch", "3"],
-        &["DEL", "attempts"],
-        &["HDEL", "buyers", "7:1"],
-        &["HDEL", "orders", "1"],
-        &["HDEL", "meta", "limit"],
-        &["SET", "dead", "x"],
-    ];
-    for damage in damages {
-        let mut bench = Bench::with(&meta(5)).await;
-        bench.one(click(1, 7)).await;
-        let key = format!("t:{{v:42}}:{}", damage[1]);
-        let words: Vec<&str> = [damage[0], &key]
-            .into_iter()
-            .chain(damage[2..].iter().copied())
-            .collect();
-        bench.run(&words).await;
+    for damage in DAMAGES {
+        let mut bench = damaged_by(damage).await;
         let before = bench.dump().await;
         assert_eq!(
             bench.one(click(2, 8)).await,
@@ -568,10 +585,151 @@ async fn every_damage_is_noticed_before_anything_is_sold() {
         assert_eq!(bench.forget(3).await, Forgotten::Damaged, "{damage:?}");
         assert_eq!(bench.adjust(6, 3).await, Adjusted::Damaged, "{damage:?}");
         assert_eq!(bench.dump().await, before, "{damage:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_buyers_call_damaged_a_look_calls_damaged_and_a_recovery_mends() {
+    for damage in DAMAGES {
+        let mut bench = damaged_by(damage).await;
+        let seen = bench.inspect().await;
         assert!(
-            damage[2..] == ["limit"] || bench.inspect().await.is_damaged(),
-            "{damage:?}"
+            seen.is_damaged() || seen.not_ready(),
+            "{damage:?}: {seen:?}"
         );
+        let next = SaleMeta {
+            epoch: 5,
+            ..meta(5)
+        };
+        bench.install(&next, &two_orders()).await;
+        let seen = bench.inspect().await;
+        assert!(
+            !seen.is_damaged() && !seen.not_ready() && seen.adds_up(),
+            "{damage:?}: {seen:?}"
+        );
+        assert_eq!(order_of(&bench.one(click(3, 9)).await), 3, "{damage:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_given_back_into_keys_that_cannot_take_it() {
+    let broken: [&[&str]; 6] = [
+        &["DEL", "stock"],
+        &["SET", "stock", "many"],
+        &["SET", "buyers", "x"],
+        &["SET", "attempts", "x"],
+        &["SET", "dead", "x"],
+        &["HDEL", "meta", "epoch"],
+    ];
+    for damage in broken {
+        let mut bench = damaged_by(damage).await;
+        let before = bench.dump().await;
+        for reject in [false, true] {
+            assert_eq!(
+                bench.release(1, 7, reject).await,
+                Released::NotReady,
+                "{damage:?}"
+            );
+        }
+        assert_eq!(bench.dump().await, before, "{damage:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_order_whose_attempt_is_lost_is_not_placed_twice() {
+    let mut bench = Bench::with(&SaleMeta {
+        limit: 2,
+        ..meta(5)
+    })
+    .await;
+    bench.one(click(1, 7)).await;
+    let attempts = bench.keys.attempts();
+    bench.run(&["HDEL", &attempts, "7"]).await;
+    assert_eq!(
+        bench.one(click(1, 7)).await,
+        Reserved::Already {
+            order_id: OrderId(1),
+            same_request: false
+        }
+    );
+    let seen = bench.inspect().await;
+    assert_eq!((seen.orders, seen.buyers, seen.stock), (1, 1, Some(4)));
+}
+
+#[tokio::test]
+async fn what_a_dead_recoverer_left_runs_out() {
+    let mut bench = Bench::empty().await;
+    scripts::fill_temporary(&mut bench.conn, &bench.keys, "a", &two_orders())
+        .await
+        .unwrap();
+    for part in ["buyers", "orders", "attempts"] {
+        let ttl: i64 = cmd("TTL")
+            .arg(bench.keys.temporary(part, "a"))
+            .query_async(&mut bench.conn)
+            .await
+            .unwrap();
+        assert!((1..=3_600).contains(&ttl), "{part}: {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_sale_is_filled_in_steps_and_installed_whole() {
+    let mut bench = Bench::empty().await;
+    let users = 1_201;
+    let mut fields = Fields::default();
+    for n in 1..=users {
+        let unit = format!("{n}:1");
+        fields.buyers.push((unit.clone(), n.to_string()));
+        fields.orders.push((n.to_string(), unit));
+        let attempt = scripts::attempt(OrderId(n), 1, 5, "r");
+        fields.attempts.push((n.to_string(), attempt));
+    }
+    bench.install(&meta(users + 1), &fields).await;
+    let seen = bench.inspect().await;
+    assert!(!seen.is_damaged(), "{seen:?}");
+    assert_eq!((seen.orders, seen.stock), (users, Some(1)));
+}
+
+#[tokio::test]
+async fn nothing_asked_is_nothing_done() {
+    let mut bench = Bench::with(&meta(5)).await;
+    let settled = scripts::settle(&mut bench.conn, &bench.scripts, &bench.keys, &[]).await;
+    assert_eq!(settled.unwrap(), 0);
+    assert!(bench.reserve(&[]).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_a_script_does_not_have_is_an_error_of_its_own() {
+    let mut bench = Bench::with(&meta(5)).await;
+    for body in ["return 1", "return {'BUYERS'}", "return {'SOON'}"] {
+        bench.scripts.reserve = Script::new("t", "reserve", body);
+        bench.scripts.release = Script::new("t", "release", body);
+        bench.scripts.amend = Script::new("t", "amend", body);
+        bench.load().await;
+        let (conn, scripts, keys) = (&mut bench.conn, &bench.scripts, &bench.keys);
+        let amendment = Amendment {
+            epoch: 4,
+            paused: None,
+            waiting: None,
+            end_ms: None,
+        };
+        let errors = [
+            scripts::reserve(conn, scripts, keys, VOUCHER, &[click(1, 1)])
+                .await
+                .unwrap_err(),
+            scripts::release(conn, scripts, keys, (OrderId(1), UserId(1)), false)
+                .await
+                .unwrap_err(),
+            scripts::amend(conn, scripts, keys, &amendment)
+                .await
+                .unwrap_err(),
+        ];
+        for error in errors {
+            assert!(
+                matches!(error, ScriptError::Malformed { .. }),
+                "{body}: {error:?}"
+            );
+        }
     }
 }
 

@@ -65,7 +65,7 @@ scripts! {
     /// Marks a Redis that lost nothing since the last recovery.
     fence,
     /// Reads a sale's keys in one step.
-    inspect,
+    inspect after SALE_HEAD,
     /// Counts a call in a sliding window.
     limit_window,
     /// Takes tokens from a bucket.

@@ -58,7 +58,8 @@ impl SaleKeys {
         self.part("recovery")
     }
 
-    /// What a recovery fills before it takes the place of a live key. Lives for minutes at the most.
+    /// Hash: what a recovery fills before it takes the place of a live key; runs out by itself when the recoverer dies.
+    /// Written by `fill_temporary`, taken by `install`.
     pub fn temporary(&self, part: &str, token: &str) -> String {
         self.part(&format!("new:{token}:{part}"))
     }

@@ -23,6 +23,8 @@ pub use values::{
 pub const SENTINEL: &str = "epoch";
 /// Entries written in one command while temporary keys are filled.
 const FILL: usize = 500;
+/// How long what a dead recoverer filled stays. Running out too early only makes `install` refuse.
+const TEMPORARY_SECS: i64 = 600;
 
 /// Why a script gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +71,9 @@ pub async fn reserve<C: ConnectionLike + Send>(
     voucher: VoucherId,
     buyers: &[Buyer],
 ) -> Result<Vec<Reserved>, ScriptError> {
+    if buyers.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut call = by_hash(&scripts.reserve, &keys.all());
     call.arg(voucher.0).arg(buyers.len());
     for buyer in buyers {
@@ -78,7 +83,7 @@ pub async fn reserve<C: ConnectionLike + Send>(
             .arg(&buyer.trace_id);
         call.arg(i32::from(buyer.called_waiter));
     }
-    let answer: Vec<Value> = call.query_async(conn).await?;
+    let answer = ask_list(conn, &scripts.reserve, &call).await?;
     let malformed = || malformed("reserve", &answer);
     let (head, rest) = answer.split_first().ok_or_else(malformed)?;
     let number = || rest.first().and_then(number_of).ok_or_else(malformed);
@@ -123,7 +128,7 @@ pub async fn release<C: ConnectionLike + Send>(
     ];
     let mut call = by_hash(&scripts.release, &names);
     call.arg(order.0.0).arg(order.1.0).arg(i32::from(reject));
-    let answer: Vec<Value> = call.query_async(conn).await?;
+    let answer = ask_list(conn, &scripts.release, &call).await?;
     match &words(&answer)[..] {
         ["NOT_READY"] => Ok(Released::NotReady),
         ["DONE", now, epoch] => {
@@ -147,6 +152,9 @@ pub async fn settle<C: ConnectionLike + Send>(
     keys: &SaleKeys,
     orders: &[OrderId],
 ) -> Result<i64, ScriptError> {
+    if orders.is_empty() {
+        return Ok(0);
+    }
     let mut call = by_hash(&scripts.settle, &[keys.outbox()]);
     for order in orders {
         call.arg(order.0);
@@ -164,10 +172,9 @@ pub async fn forget<C: ConnectionLike + Send>(
     keys: &SaleKeys,
     order: OrderId,
 ) -> Result<Forgotten, ScriptError> {
-    let answer: Vec<Value> = by_hash(&scripts.forget, &keys.all())
-        .arg(order.0)
-        .query_async(conn)
-        .await?;
+    let mut call = by_hash(&scripts.forget, &keys.all());
+    call.arg(order.0);
+    let answer = ask_list(conn, &scripts.forget, &call).await?;
     match &words(&answer)[..] {
         ["NOT_READY"] => Ok(Forgotten::NotReady),
         ["DAMAGED"] => Ok(Forgotten::Damaged),
@@ -195,7 +202,7 @@ pub async fn amend<C: ConnectionLike + Send>(
         .arg(text(amendment.paused.map(i64::from)));
     call.arg(text(amendment.waiting))
         .arg(text(amendment.end_ms));
-    let answer: String = call.query_async(conn).await?;
+    let answer = ask_word(conn, &scripts.amend, &call).await?;
     match answer.as_str() {
         "DONE" => Ok(Amended::Done),
         "NOT_READY" => Ok(Amended::NotReady),
@@ -218,11 +225,9 @@ pub async fn adjust<C: ConnectionLike + Send>(
     total: i64,
     version: i64,
 ) -> Result<Adjusted, ScriptError> {
-    let answer: Vec<Value> = by_hash(&scripts.adjust, &keys.all())
-        .arg(total)
-        .arg(version)
-        .query_async(conn)
-        .await?;
+    let mut call = by_hash(&scripts.adjust, &keys.all());
+    call.arg(total).arg(version);
+    let answer = ask_list(conn, &scripts.adjust, &call).await?;
     let number = |digits: &str| {
         digits
             .parse::<i64>()
@@ -276,6 +281,7 @@ pub async fn fill_temporary<C: ConnectionLike + Send>(
         for chunk in entries.chunks(FILL) {
             let mut fill = pipe();
             fill.hset_multiple(&key, chunk).ignore();
+            fill.expire(&key, TEMPORARY_SECS).ignore();
             fill.query_async::<()>(conn).await?;
         }
     }
@@ -308,6 +314,7 @@ pub async fn install<C: ConnectionLike + Send>(
         keys.temporary("buyers", token),
         keys.temporary("orders", token),
         keys.temporary("attempts", token),
+        keys.dead(),
     ];
     let mut call = by_text(&scripts.install, &names);
     call.arg(token).arg(&counts).arg(meta.total).arg(meta.epoch);
@@ -335,7 +342,7 @@ pub async fn install<C: ConnectionLike + Send>(
         .arg(meta.waiting)
         .arg("taken")
         .arg(meta.taken);
-    let answer: String = call.query_async(conn).await?;
+    let answer = ask_word(conn, &scripts.install, &call).await?;
     match answer.as_str() {
         "DONE" => Ok(Installed::Done),
         "LOST" => Ok(Installed::Lost),
@@ -379,6 +386,7 @@ pub async fn inspect<C: ConnectionLike + Send>(
         outbox_epoch,
         attempts_epoch,
         foreign,
+        damaged,
     ] = &answer[..]
     else {
         return Err(ScriptError::Malformed {
@@ -406,6 +414,7 @@ pub async fn inspect<C: ConnectionLike + Send>(
         outbox_epoch,
         attempts_epoch,
         foreign: foreign == Some(1),
+        damaged: damaged == Some(1),
     })
 }
 
@@ -419,6 +428,32 @@ fn by_text(script: &Script, keys: &[String]) -> Cmd {
     let mut call = cmd("EVAL");
     call.arg(&script.text).arg(keys.len()).arg(keys);
     call
+}
+
+/// Calls a script that answers with a list.
+async fn ask_list<C: ConnectionLike + Send>(
+    conn: &mut C,
+    script: &Script,
+    call: &Cmd,
+) -> Result<Vec<Value>, ScriptError> {
+    match call.query_async(conn).await? {
+        Value::Array(values) => Ok(values),
+        other => Err(malformed(script.name, &[other])),
+    }
+}
+
+/// Calls a script that answers with one word.
+async fn ask_word<C: ConnectionLike + Send>(
+    conn: &mut C,
+    script: &Script,
+    call: &Cmd,
+) -> Result<String, ScriptError> {
+    let answer: Value = call.query_async(conn).await?;
+    match &answer {
+        Value::BulkString(_) => text_of(&answer),
+        _ => None,
+    }
+    .ok_or_else(|| malformed(script.name, &[answer]))
 }
 
 fn reserved(answer: &Value) -> Option<Reserved> {

@@ -244,6 +244,8 @@ pub struct Inspection {
     pub attempts_epoch: Option<i64>,
     /// Whether a key is of another kind than it must be.
     pub foreign: bool,
+    /// Whether buyers are answered that the books are damaged.
+    pub damaged: bool,
 }
 
 impl Inspection {
@@ -252,20 +254,9 @@ impl Inspection {
         self.epoch.is_none() || self.recovering
     }
 
-    /// Whether the books do not add up, or a key is missing or strange.
+    /// Whether the books do not add up, or a key is missing or strange, as `reserve` judges it.
     pub fn is_damaged(&self) -> bool {
-        let same_epoch = self.outbox_epoch == self.epoch && self.attempts_epoch == self.epoch;
-        let whole = [
-            self.version,
-            self.waiting,
-            self.begin_ms,
-            self.end_ms,
-            self.taken,
-        ]
-        .iter()
-        .all(Option::is_some);
-        let in_order = same_epoch && whole && self.adds_up();
-        self.foreign || !(in_order || self.not_ready())
+        self.foreign || self.damaged
     }
 
     /// Invariant I5: units left and orders make the total, and every order has its buyer.
