@@ -71,11 +71,10 @@ pub(crate) async fn run(config: Config, _args: Args) -> anyhow::Result<()> {
 pub(crate) async fn seed_if_empty(services: &Services) -> anyhow::Result<()> {
     if services.shops.types().await?.is_empty() {
         let SeedReport { shops, sales } = seed(services).await?;
-        tracing::info!(
-            shops.imported = shops.imported,
-            sales,
-            "added demo data; the merchant's phone is {MERCHANT_PHONE}"
-        );
+        tracing::info!(shops.imported = shops.imported, sales, "added demo data");
+        say(&format!(
+            "demo merchant: log in as {MERCHANT_PHONE}; administrator: {ADMIN_PHONE}"
+        ));
     }
     Ok(())
 }

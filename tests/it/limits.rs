@@ -94,7 +94,7 @@ async fn two_hundred_calls_at_once_on_two_nodes_are_sixty() {
 async fn each_alias_is_a_call() {
     let app = TestApp::start().await;
     let client = app.as_user(&app.user().await);
-    assert_eq!(passed(&[client.clone()], 50).await, 50);
+    assert_eq!(passed(std::slice::from_ref(&client), 50).await, 50);
     let fields: Vec<_> = (0..14)
         .map(|n| {
             format!("a{n}: cancelOrder(input: {{ orderId: \"x\" }}) {{ result {{ __typename }} }}")
