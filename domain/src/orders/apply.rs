@@ -42,13 +42,6 @@ pub enum Outcome {
     NoSale,
 }
 
-impl Outcome {
-    /// Whether the outbox entry has done its work.
-    pub fn is_settled(&self) -> bool {
-        !matches!(self, Self::Foreign | Self::NoSale)
-    }
-}
-
 /// A sale as its locked row says.
 #[derive(Clone, Copy, Debug)]
 pub struct SaleCount {

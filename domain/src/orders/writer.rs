@@ -95,7 +95,7 @@ impl Orders {
             result => result?,
         };
         self.note_outcomes(&items, &outcomes).await?;
-        self.settle_outbox(&items, &outcomes).await;
+        self.settle_outbox(&items).await;
         let mut changed = Vec::new();
         for outcome in &outcomes {
             match outcome {
@@ -306,16 +306,15 @@ impl Orders {
         Ok(())
     }
 
-    /// Drops the outbox entries that have done their work, one call a voucher.
-    async fn settle_outbox(&self, items: &[QueuedOrderV1], outcomes: &[Outcome]) {
+    /// Drops the outbox entries of decided orders, one call a voucher: also of those that nobody can use, for they are
+    /// kept as dead letters and would come again for ever.
+    async fn settle_outbox(&self, items: &[QueuedOrderV1]) {
         let mut settled: HashMap<VoucherId, Vec<OrderId>> = HashMap::new();
-        for (item, outcome) in items.iter().zip(outcomes) {
-            if outcome.is_settled() {
-                settled
-                    .entry(VoucherId(item.voucher_id))
-                    .or_default()
-                    .push(OrderId(item.order_id));
-            }
+        for item in items {
+            settled
+                .entry(VoucherId(item.voucher_id))
+                .or_default()
+                .push(OrderId(item.order_id));
         }
         for (voucher, orders) in settled {
             if let Err(e) = self.settle(voucher, &orders).await {

@@ -145,7 +145,7 @@ impl Orders {
             .apply_all(vec![item])
             .await?
             .iter()
-            .all(Outcome::is_settled))
+            .all(|o| !matches!(o, Outcome::Foreign | Outcome::NoSale)))
     }
 
     /// Counts a payment, and tells who watches the order.
