@@ -354,12 +354,13 @@ impl ShopQuery {
             return Ok(NearbyShops::new(false, false));
         }
         let kind = format!("nearby:{place:?}:{radius_meters}:{type_id:?}");
-        let page: Page<(f64, ShopId)> = Page::new(ctx, kind, first, after)?;
+        // The distance goes as its bits: read back from digits it may be another number, and a shop would come twice.
+        let page: Page<(u64, ShopId)> = Page::new(ctx, kind, first, after)?;
         let query = NearbyQuery {
             center: place,
             radius_meters,
             type_id,
-            after: page.after,
+            after: page.after.map(|(bits, id)| (f64::from_bits(bits), id)),
             limit: page.load(),
         };
         let found = ctx
@@ -371,7 +372,7 @@ impl ShopQuery {
         Ok(page.list_with(
             ctx,
             found,
-            |near| (near.distance_meters, ShopId(near.shop.id)),
+            |near| (near.distance_meters.to_bits(), ShopId(near.shop.id)),
             |near| {
                 (
                     Shop(near.shop),

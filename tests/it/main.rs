@@ -14,6 +14,7 @@ mod house;
 mod limits;
 mod live;
 mod payments;
+mod places;
 mod processes;
 mod reconcile;
 mod sales;
