@@ -255,7 +255,8 @@ impl VoucherQuery {
         Some(found.map(Voucher))
     }
 
-    /// Vouchers in flash sales, by when their sale begins, the earliest first. Drafts only when asked for.
+    /// Vouchers in flash sales, by when their sale begins, the earliest first. Drafts only when asked for: by an administrator,
+    /// or by a merchant for a shop of their own.
     #[graphql(
         complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1",
         guard = "Limited(&LISTS)"
@@ -279,7 +280,12 @@ impl VoucherQuery {
             shop_id,
         };
         if filter.state == Some(domain::vouchers::SaleState::Draft) {
-            ctx.require_role(&[domain::users::Role::Merchant, domain::users::Role::Admin])?;
+            let session = ctx.require_viewer()?;
+            let vouchers = &ctx.services().vouchers;
+            vouchers
+                .may_list_drafts(session, shop_id)
+                .await
+                .map_err(api_error)?;
         }
         let page: Page<(i64, VoucherId)> =
             Page::new(ctx, format!("flash-sales:{filter:?}"), first, after)?;

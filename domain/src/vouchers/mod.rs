@@ -257,6 +257,32 @@ impl Vouchers {
         Ok(written)
     }
 
+    /// Whether the viewer may list drafts: an administrator everywhere, a merchant of a shop of his own.
+    ///
+    /// # Errors
+    /// `Forbidden`, `NoSuchShop`, or trouble of the database.
+    pub async fn may_list_drafts(
+        &self,
+        session: &Session,
+        shop: Option<ShopId>,
+    ) -> Result<(), Error> {
+        let owner = match shop {
+            Some(shop) => {
+                self.shops
+                    .get(shop)
+                    .await?
+                    .ok_or(Error::NoSuchShop)?
+                    .owner_id
+            }
+            None => None,
+        };
+        if runs(session, owner) {
+            Ok(())
+        } else {
+            Err(Error::Forbidden)
+        }
+    }
+
     /// The voucher, if the viewer runs its shop.
     ///
     /// # Errors
