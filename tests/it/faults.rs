@@ -254,3 +254,114 @@ async fn redis_connection(cluster: &Cluster) -> MultiplexedConnection {
         .await
         .unwrap()
 }
+
+/// Single keys of a sale vanish while it sells: it is seen as damaged, recovered, and sells on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sale_whose_keys_vanish_one_by_one_is_mended_and_sells_on() {
+    let redis = PrivateRedis::start().await;
+    let mut stores = Stores::create(Store::MariaDb).await.with_kafka();
+    stores.redis_url = Some(redis.url());
+    let cluster = Cluster::start(stores, &[]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 4_000, 3_000);
+    let mut own = redis.connection().await;
+    for (round, part) in ["stock", "buyers", "orders", "attempts", "meta"]
+        .iter()
+        .enumerate()
+    {
+        rows(&conn, 150 * (round as u64 + 1)).await;
+        let pattern = format!("{}:{{v:*}}:{part}", cluster.stores.deployment);
+        let names: Vec<String> = cmd("KEYS")
+            .arg(pattern)
+            .query_async(&mut own)
+            .await
+            .unwrap();
+        for name in names {
+            cmd("DEL")
+                .arg(name)
+                .query_async::<i64>(&mut own)
+                .await
+                .unwrap();
+        }
+    }
+    let output = sale.await.unwrap();
+    // The books were broken on purpose, and the drill's samples saw that: everything else must hold.
+    for name in ["I1", "I2", "I3", "I4", "I6", "I7"] {
+        assert!(
+            output.stdout.contains(&format!("{name} ok")),
+            "{name}:\n{}",
+            output.stdout
+        );
+    }
+    eventually(LIMIT, "a clean table", async || {
+        run(&["verify"], &cluster.env).await.status.success()
+    })
+    .await;
+    assert_clean(&drill(&cluster.env, &cluster.urls(), 300, 100, 30).await);
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
+
+/// Redis is flushed while it sells. Mode `redis` does not promise every order then, but nothing is oversold, the books
+/// are right again, and the sale goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_flushed_in_a_sale_oversells_nothing_and_sells_on() {
+    let redis = PrivateRedis::start().await;
+    let mut stores = Stores::create(Store::MariaDb).await.with_kafka();
+    stores.redis_url = Some(redis.url());
+    let cluster = Cluster::start(stores, &[]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 2_000, 1_500);
+    let mut own = redis.connection().await;
+    rows(&conn, 200).await;
+    cmd("FLUSHALL").query_async::<()>(&mut own).await.unwrap();
+    let output = sale.await.unwrap();
+    for name in ["I1", "I2", "I4", "I6", "I7"] {
+        assert!(
+            output.stdout.contains(&format!("{name} ok")),
+            "{name}:\n{}",
+            output.stdout
+        );
+    }
+    eventually(LIMIT, "a clean table", async || {
+        run(&["verify"], &cluster.env).await.status.success()
+    })
+    .await;
+    let epochs = entity::sale::Entity::find().all(&conn).await.unwrap();
+    assert!(epochs.iter().any(|s| s.epoch > 1), "{epochs:?}");
+    assert_clean(&drill(&cluster.env, &cluster.urls(), 300, 100, 30).await);
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
+
+/// A node and a worker are asked to stop under load: they end in time and in good order, and nothing in hand is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_under_load_is_in_time_and_loses_nothing() {
+    let stores = Stores::create(Store::MariaDb).await.with_kafka();
+    let mut cluster = Cluster::start(stores, &[]).await;
+    let conn = connect(cluster.stores.database_url.as_ref().unwrap()).await;
+    let sale = long_sale(&cluster, 3_000, 2_000);
+    let logs = cluster.stores.folder.path().to_owned();
+    for round in 1..=2 {
+        rows(&conn, round * 250).await;
+        let port = cluster.nodes[0].port();
+        let stopping = Duration::from_secs(15);
+        let (node, worker) = tokio::join!(
+            cluster.nodes[0].term(stopping),
+            cluster.worker.term(stopping)
+        );
+        assert!(
+            node.success() && worker.success(),
+            "{node} {worker}\n{}",
+            cluster.nodes[0].log()
+        );
+        cluster.nodes[0].assert_no_panic();
+        cluster.worker.assert_no_panic();
+        cluster.nodes[0] = Process::spawn_at(port, &["serve", "--no-workers"], &cluster.env, &logs);
+        cluster.worker = Process::spawn(&["work"], &cluster.env, &logs);
+        cluster.nodes[0].wait_ready(READY).await;
+    }
+    assert_clean(&sale.await.unwrap());
+    conn.close().await.unwrap();
+    cluster.end().await;
+}
