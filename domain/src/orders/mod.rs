@@ -26,6 +26,7 @@ pub mod payment;
 pub mod queued;
 pub mod reconcile;
 pub mod recovery;
+mod reservations;
 pub mod sale;
 pub mod scripts;
 pub mod seckill;
@@ -396,7 +397,7 @@ pub(crate) struct Inner {
     store: Arc<dyn store::OrderStore>,
     gate: gate::Gate,
     live: live::Live,
-    seckill: seckill::Reservations,
+    seckill: reservations::Reservations,
     leases: Leases,
     /// Posts the sandbox's callbacks.
     http: reqwest::Client,
@@ -435,7 +436,7 @@ impl Orders {
             unsent: InProcessBus::default(),
             recovery_wanted: Notify::new(),
             giveback_due: Notify::new(),
-            seckill: seckill::Reservations::default(),
+            seckill: reservations::Reservations::default(),
             infra,
             settings,
             vouchers,
