@@ -39,8 +39,8 @@ pub struct Query(
 #[derive(MergedObject, Default)]
 pub struct Mutation(
     users::UserMutation,
-    shops::ShopMutation,
-    vouchers::VoucherMutation,
+    shops::mutation::ShopMutation,
+    vouchers::mutation::VoucherMutation,
     orders::OrderMutation,
     switches::SwitchMutation,
 );

@@ -5,11 +5,13 @@
     reason = "a resolver's arguments are those of its field"
 )]
 
+pub mod mutation;
+
 use async_graphql::connection::{ConnectionNameType, EdgeNameType};
 use async_graphql::{Context, Enum, ID, InputObject, Object, OutputType, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 use domain::shops::{
-    GeoPoint, NearbyQuery, ShopDetails, ShopFilter, ShopId, ShopKey, ShopSort as Sort, ShopTypeId,
+    GeoPoint, NearbyQuery, ShopFilter, ShopId, ShopKey, ShopSort as Sort, ShopTypeId,
 };
 use domain::switches::Switch;
 use domain::vouchers::VoucherId;
@@ -17,7 +19,7 @@ use domain::vouchers::VoucherId;
 use crate::context::ContextExt;
 use crate::degraded::is_off;
 use crate::error::{api_error, fault_error, not_found};
-use crate::limits::{LISTS, Limited, MERCHANT_WRITES};
+use crate::limits::{LISTS, Limited};
 use crate::loaders::by_id;
 use crate::pagination::{List, Page};
 use crate::scalars::{Money, global_id, parse_id, time};
@@ -383,149 +385,4 @@ impl ShopQuery {
             },
         ))
     }
-}
-
-/// A shop to open.
-#[derive(InputObject)]
-pub struct CreateShopInput {
-    /// Its name, 1 to 255 characters.
-    name: String,
-    /// Its type.
-    type_id: ID,
-    /// Where it is.
-    location: GeoPointInput,
-    /// Street address, at most 255 characters.
-    address: Option<String>,
-    /// Quarter of the city, at most 128 characters.
-    area: Option<String>,
-    /// Opening hours in words, at most 255 characters.
-    open_hours: Option<String>,
-}
-
-/// A shop as it is to be; what is left out becomes unknown.
-#[derive(InputObject)]
-pub struct UpdateShopInput {
-    /// The shop.
-    shop_id: ID,
-    /// Its name, 1 to 255 characters.
-    name: String,
-    /// Its type.
-    type_id: ID,
-    /// Where it is.
-    location: GeoPointInput,
-    /// Street address, at most 255 characters.
-    address: Option<String>,
-    /// Quarter of the city, at most 128 characters.
-    area: Option<String>,
-    /// Opening hours in words, at most 255 characters.
-    open_hours: Option<String>,
-}
-
-/// A shop to close.
-#[derive(InputObject)]
-pub struct CloseShopInput {
-    /// The shop.
-    shop_id: ID,
-}
-
-/// A shop that was opened.
-#[derive(SimpleObject)]
-pub struct CreateShopPayload {
-    /// The shop as it is now.
-    shop: Shop,
-}
-
-/// A shop that was changed.
-#[derive(SimpleObject)]
-pub struct UpdateShopPayload {
-    /// The shop as it is now.
-    shop: Shop,
-}
-
-/// A shop that was closed.
-#[derive(SimpleObject)]
-pub struct CloseShopPayload {
-    /// The shop as it is now.
-    shop: Shop,
-}
-
-/// Running shops.
-#[derive(Default)]
-pub struct ShopMutation;
-
-#[Object]
-impl ShopMutation {
-    /// Opens a shop that the viewer runs. Merchants and administrators.
-    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
-    async fn create_shop(
-        &self,
-        ctx: &Context<'_>,
-        input: CreateShopInput,
-    ) -> Result<CreateShopPayload> {
-        let session = ctx.require_viewer()?;
-        let details = ShopDetails {
-            name: input.name,
-            type_id: ShopTypeId(parse_id(&input.type_id, "ShopType", "input.typeId")?),
-            location: place(&input.location)?,
-            address: input.address,
-            area: input.area,
-            open_hours: input.open_hours,
-        };
-        let shop = ctx
-            .services()
-            .shops
-            .create(session, details)
-            .await
-            .map_err(api_error)?;
-        Ok(CreateShopPayload { shop: Shop(shop) })
-    }
-
-    /// Changes a shop, also its place and its type. Its merchant, and administrators.
-    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
-    async fn update_shop(
-        &self,
-        ctx: &Context<'_>,
-        input: UpdateShopInput,
-    ) -> Result<UpdateShopPayload> {
-        let session = ctx.require_viewer()?;
-        let shop = ShopId(parse_id(&input.shop_id, "Shop", "input.shopId")?);
-        let details = ShopDetails {
-            name: input.name,
-            type_id: ShopTypeId(parse_id(&input.type_id, "ShopType", "input.typeId")?),
-            location: place(&input.location)?,
-            address: input.address,
-            area: input.area,
-            open_hours: input.open_hours,
-        };
-        let shop = ctx
-            .services()
-            .shops
-            .update(session, shop, details)
-            .await
-            .map_err(api_error)?;
-        Ok(UpdateShopPayload { shop: Shop(shop) })
-    }
-
-    /// Closes a shop for good: it leaves all lists and searches. Its merchant, and administrators.
-    #[graphql(guard = "Limited(&MERCHANT_WRITES)")]
-    async fn close_shop(
-        &self,
-        ctx: &Context<'_>,
-        input: CloseShopInput,
-    ) -> Result<CloseShopPayload> {
-        let session = ctx.require_viewer()?;
-        let shop = ShopId(parse_id(&input.shop_id, "Shop", "input.shopId")?);
-        let shop = ctx
-            .services()
-            .shops
-            .close(session, shop)
-            .await
-            .map_err(api_error)?;
-        Ok(CloseShopPayload { shop: Shop(shop) })
-    }
-}
-
-fn place(input: &GeoPointInput) -> Result<GeoPoint> {
-    GeoPoint::new(input.latitude, input.longitude)
-        .map_err(|e| crate::error::bad_input("input.location", e.to_string()))
 }
