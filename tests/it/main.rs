@@ -13,6 +13,7 @@ mod faults;
 mod house;
 mod limits;
 mod live;
+mod locks;
 mod offers;
 mod payments;
 mod places;

@@ -66,6 +66,12 @@ scripts! {
     fence,
     /// Reads a sale's keys in one step.
     inspect after SALE_HEAD,
+    /// Takes a lock.
+    lock_take,
+    /// Starts a lock's lease anew.
+    lock_renew,
+    /// Gives a lock back.
+    lock_release,
     /// Counts a call in a sliding window.
     limit_window,
     /// Takes tokens from a bucket.

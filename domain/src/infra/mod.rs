@@ -8,6 +8,7 @@ pub mod events;
 pub mod fault;
 pub mod ids;
 pub mod leases;
+pub mod locks;
 pub mod lua;
 pub mod redis;
 pub mod text;
