@@ -1,5 +1,6 @@
 //! Money that a provider says has arrived. The table `payments`.
 
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -51,3 +52,12 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+impl Entity {
+    /// Money that fits no order yet, the longest kept first.
+    pub fn find_orphans() -> Select<Entity> {
+        Entity::find()
+            .filter(Column::Outcome.eq(PaymentOutcome::Orphan))
+            .order_by_asc(Column::ReceivedAt)
+    }
+}

@@ -1,5 +1,6 @@
 //! Money that goes back. The table `refunds`.
 
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -83,3 +84,13 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+impl Entity {
+    /// Money that has not gone back and whose next try is due, the longest due first.
+    pub fn find_pending_due(now_ms: i64) -> Select<Entity> {
+        Entity::find()
+            .filter(Column::Status.eq(RefundStatus::Pending))
+            .filter(Column::NextAt.lte(now_ms))
+            .order_by_asc(Column::NextAt)
+    }
+}

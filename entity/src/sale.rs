@@ -1,5 +1,6 @@
 //! A flash sale of one voucher. The table `sales`.
 
+use sea_orm::QueryOrder;
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -79,3 +80,12 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+impl Entity {
+    /// Sales that were published and are not settled, by voucher; their time may be over.
+    pub fn find_open() -> Select<Entity> {
+        Entity::find()
+            .filter(Column::Stage.eq(SaleStage::Opened))
+            .order_by_asc(Column::VoucherId)
+    }
+}

@@ -14,6 +14,7 @@ mod house;
 mod limits;
 mod live;
 mod locks;
+mod migrations;
 mod offers;
 mod payments;
 mod places;

@@ -170,10 +170,7 @@ impl OrderStore for SqlStore {
     }
 
     async fn due_givebacks(&self, now_ms: i64, most: u64) -> Result<Vec<giveback::Model>, DbErr> {
-        giveback::Entity::find()
-            .filter(giveback::Column::Status.eq(giveback::GivebackStatus::Pending))
-            .filter(giveback::Column::NextAt.lte(now_ms))
-            .order_by_asc(giveback::Column::NextAt)
+        giveback::Entity::find_pending_due(now_ms)
             .limit(most)
             .all(self.db.conn())
             .await
@@ -256,11 +253,7 @@ impl OrderStore for SqlStore {
     }
 
     async fn open_sales(&self) -> Result<Vec<Sale>, DbErr> {
-        sale::Entity::find()
-            .filter(sale::Column::Stage.eq(SaleStage::Opened))
-            .order_by_asc(sale::Column::VoucherId)
-            .all(self.db.conn())
-            .await
+        sale::Entity::find_open().all(self.db.conn()).await
     }
 
     async fn hold_sale(&self, voucher: VoucherId, token: &str, ttl_ms: i64) -> Result<bool, DbErr> {
@@ -313,9 +306,7 @@ impl OrderStore for SqlStore {
     }
 
     async fn orphans(&self, most: u64) -> Result<Vec<payment::Model>, DbErr> {
-        payment::Entity::find()
-            .filter(payment::Column::Outcome.eq(payment::PaymentOutcome::Orphan))
-            .order_by_asc(payment::Column::ReceivedAt)
+        payment::Entity::find_orphans()
             .limit(most)
             .all(self.db.conn())
             .await
@@ -331,10 +322,7 @@ impl OrderStore for SqlStore {
     }
 
     async fn due_refunds(&self, now_ms: i64, most: u64) -> Result<Vec<refund::Model>, DbErr> {
-        refund::Entity::find()
-            .filter(refund::Column::Status.eq(refund::RefundStatus::Pending))
-            .filter(refund::Column::NextAt.lte(now_ms))
-            .order_by_asc(refund::Column::NextAt)
+        refund::Entity::find_pending_due(now_ms)
             .limit(most)
             .all(self.db.conn())
             .await
