@@ -1,10 +1,12 @@
 //! GraphiQL, served by the server itself: nothing is fetched from elsewhere. The files come from `build.rs`.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use flate2::read::GzDecoder;
 
 use super::App;
 use super::http::plain;
@@ -75,18 +77,17 @@ fn send(asset: &Asset, headers: &HeaderMap) -> Response {
     let mut response = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        (
-            [
-                (header::CONTENT_TYPE, asset.content_type),
-                (header::CONTENT_ENCODING, "gzip"),
-            ],
-            asset.body,
-        )
-            .into_response()
+        let mut sent = body(asset, headers);
+        let kind = HeaderValue::from_static(asset.content_type);
+        sent.headers_mut().insert(header::CONTENT_TYPE, kind);
+        sent
     };
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         response.headers_mut().insert(header::ETAG, tag);
     }
+    response
+        .headers_mut()
+        .insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -95,4 +96,22 @@ fn send(asset: &Asset, headers: &HeaderMap) -> Response {
         HeaderValue::from_static("nosniff"),
     );
     response
+}
+
+/// The file as it is kept, or unpacked for a client that does not take gzip: a person with a plain command-line tool.
+fn body(asset: &Asset, headers: &HeaderMap) -> Response {
+    let accepted = headers
+        .get(header::ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok());
+    if accepted.is_some_and(|value| value.contains("gzip")) {
+        return ([(header::CONTENT_ENCODING, "gzip")], asset.body).into_response();
+    }
+    let mut plain_body = Vec::new();
+    match GzDecoder::new(asset.body).read_to_end(&mut plain_body) {
+        Ok(_) => plain_body.into_response(),
+        Err(_) => plain(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the file cannot be unpacked",
+        ),
+    }
 }

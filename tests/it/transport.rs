@@ -395,7 +395,8 @@ async fn graphiql_is_served_by_the_server_itself() {
         "react-dom.production.min.js",
         "LICENSES.txt",
     ] {
-        let answer = app.client().get(&format!("/graphiql/{file}")).await;
+        let packed = app.client().with_header("accept-encoding", "gzip");
+        let answer = packed.get(&format!("/graphiql/{file}")).await;
         assert_eq!(
             (
                 answer.status().as_u16(),
@@ -580,5 +581,20 @@ async fn a_user_has_ten_sockets_and_not_one_more() {
         matches!(socket.receive(SOON).await, Frame::Json(_))
     })
     .await;
+    app.finish().await;
+}
+
+/// Only where npm was there at build time, as it is for every run of the tests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_is_readable_without_gzip_too() {
+    let app = TestApp::start().await;
+    let page = app.client().get("/").await;
+    assert_eq!(page.status(), 200);
+    assert!(page.headers().get("content-encoding").is_none());
+    let text = page.text().await.unwrap();
+    assert!(
+        text.starts_with("<!doctype html>") || text.starts_with("<!DOCTYPE html>"),
+        "{text:.80}"
+    );
     app.finish().await;
 }
