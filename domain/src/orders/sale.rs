@@ -2,7 +2,7 @@
 //! follows, and the gauge repeats what did not arrive.
 
 use entity::sale::{self, SaleStage};
-use sea_orm::sea_query::{Expr, SimpleExpr};
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::recovery::Recovered;
@@ -163,7 +163,11 @@ impl Orders {
             .filter(sale::Column::VoucherId.eq(voucher.0))
             .filter(sale::Column::Stage.eq(SaleStage::Opened))
             .filter(sale::Column::EndMs.gt(now))
-            .col_expr(sale::Column::UpdatedAt, Expr::value(now));
+            .col_expr(sale::Column::UpdatedAt, Expr::value(now))
+            .col_expr(
+                sale::Column::Version,
+                Expr::col(sale::Column::Version).add(1),
+            );
         for (column, value) in values {
             update = update.col_expr(column, value);
         }

@@ -232,7 +232,7 @@ pub trait OrderStore: Send + Sync {
     /// Puts a refund off.
     async fn refund_later(&self, refund: &refund::Model, next_at_ms: i64) -> Result<(), DbErr>;
 
-    /// The latest refund of each order that has one.
+    /// The refund of each order that has one: one on its way before one that is done, and then the latest.
     async fn refunds_of(
         &self,
         orders: &[OrderId],

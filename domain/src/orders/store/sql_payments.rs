@@ -116,7 +116,16 @@ impl SqlStore {
                 .order_by_asc(refund::Column::Id)
                 .all(self.db.conn())
                 .await?;
-            latest.extend(rows.into_iter().map(|r| (OrderId(r.order_id), r)));
+            for row in rows {
+                let order = OrderId(row.order_id);
+                // One that is still on its way is what its buyer waits for, whatever came after it.
+                let is_awaited = |known: &refund::Model| known.status == RefundStatus::Pending;
+                if row.status == RefundStatus::Pending
+                    || !latest.get(&order).is_some_and(is_awaited)
+                {
+                    latest.insert(order, row);
+                }
+            }
         }
         Ok(latest)
     }
