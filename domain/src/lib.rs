@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use infra::Infra;
 use infra::bus::{Bus, InProcessBus, KafkaBus};
+use infra::cache::Cache;
 use infra::clock::Clock;
 use infra::db::Db;
 use infra::ids::{Ids, IdsError};
@@ -62,6 +63,9 @@ pub enum ConnectError {
     /// Kafka's configuration.
     #[error("cannot use kafka (kafka_brokers): {0}")]
     Kafka(#[from] rdkafka::error::KafkaError),
+    /// The cache.
+    #[error("cannot make the cache: {0}")]
+    Cache(#[from] infra::cache::Error),
     /// No ids.
     #[error("cannot make ids: {0}; are the migrations done? (lifemate migrate up)")]
     Ids(#[from] IdsError),
@@ -137,9 +141,14 @@ impl Services {
         let clock = Clock::default();
         clock.follow(&db).await?;
         let ids = Ids::lease(&db, clock.clone()).await?;
+        let cache = Cache::new(match settings.cache_redis_url == settings.redis_url {
+            true => redis.clone(),
+            false => Redis::new(&settings.cache_redis_url, &settings.deployment)?,
+        })?;
         let infra = Infra {
             db,
             redis,
+            cache,
             clock,
             ids,
             bus,
@@ -184,6 +193,14 @@ impl Services {
         tasks.spawn(async move { orders.run_node(orders_stop).await });
         let (redis, redis_stop) = (self.infra.redis.clone(), stop.clone());
         tasks.spawn(async move { redis.keep_alive(redis_stop).await });
+        let cache = self.infra.cache.clone();
+        if !cache.redis().is_same(&self.infra.redis) {
+            cache.redis().listen(stop.clone());
+            let (redis, redis_stop) = (cache.redis().clone(), stop.clone());
+            tasks.spawn(async move { redis.keep_alive(redis_stop).await });
+        }
+        let cache_stop = stop.clone();
+        tasks.spawn(async move { cache.run(cache_stop).await });
         let (switches, switches_stop) = (self.switches.clone(), stop.clone());
         tasks.spawn(async move { switches.run(switches_stop).await });
         tasks.spawn(follow_clock(self.infra.clone(), stop.clone()));

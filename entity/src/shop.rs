@@ -19,7 +19,7 @@ pub enum ShopStatus {
 }
 
 /// A shop.
-#[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+#[derive(Clone, Debug, PartialEq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "shops")]
 pub struct Model {
     /// The shop.

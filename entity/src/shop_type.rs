@@ -1,9 +1,10 @@
 //! A kind of shop. The table `shop_types`.
 
 use sea_orm::entity::prelude::*;
+use serde::{Deserialize, Serialize};
 
 /// A kind of shop.
-#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "shop_types")]
 pub struct Model {
     /// The type.

@@ -34,7 +34,7 @@ pub enum VoucherStatus {
 }
 
 /// A voucher of a shop.
-#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel, Serialize, Deserialize)]
 #[sea_orm(table_name = "vouchers")]
 pub struct Model {
     /// The voucher.

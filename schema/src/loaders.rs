@@ -7,8 +7,8 @@ use async_graphql::Context;
 use async_graphql::dataloader::{DataLoader, Loader};
 use domain::Services;
 use domain::shops::{Shop, ShopId, ShopType, ShopTypeId};
-use domain::users::{User, UserId};
-use domain::vouchers::{Sale, Voucher, VoucherId};
+use domain::users::{UserCard, UserId};
+use domain::vouchers::{SaleCard, Voucher, VoucherId};
 
 /// Loads things by id.
 pub(crate) struct ById {
@@ -36,7 +36,7 @@ impl Loader<ShopId> for ById {
     type Error = Arc<domain::shops::Error>;
 
     async fn load(&self, keys: &[ShopId]) -> Result<HashMap<ShopId, Shop>, Self::Error> {
-        let shops = self.services.shops.get_many(keys).await.map_err(Arc::new)?;
+        let shops = self.services.shops.shown(keys).await.map_err(Arc::new)?;
         Ok(shops.into_iter().map(|s| (ShopId(s.id), s)).collect())
     }
 }
@@ -53,11 +53,11 @@ impl Loader<ShopTypeId> for ById {
 }
 
 impl Loader<UserId> for ById {
-    type Value = User;
+    type Value = UserCard;
     type Error = Arc<domain::users::Error>;
 
-    async fn load(&self, keys: &[UserId]) -> Result<HashMap<UserId, User>, Self::Error> {
-        let users = self.services.users.get_many(keys).await.map_err(Arc::new)?;
+    async fn load(&self, keys: &[UserId]) -> Result<HashMap<UserId, UserCard>, Self::Error> {
+        let users = self.services.users.cards(keys).await.map_err(Arc::new)?;
         Ok(users.into_iter().map(|u| (UserId(u.id), u)).collect())
     }
 }
@@ -67,23 +67,20 @@ impl Loader<VoucherId> for ById {
     type Error = Arc<domain::vouchers::Error>;
 
     async fn load(&self, keys: &[VoucherId]) -> Result<HashMap<VoucherId, Voucher>, Self::Error> {
-        let vouchers = self
-            .services
-            .vouchers
-            .get_many(keys)
-            .await
-            .map_err(Arc::new)?;
+        let vouchers = self.services.vouchers.shown(keys).await;
+        let vouchers = vouchers.map_err(Arc::new)?;
         Ok(vouchers.into_iter().map(|v| (VoucherId(v.id), v)).collect())
     }
 }
 
 impl Loader<SaleOf> for ById {
-    type Value = Sale;
+    type Value = SaleCard;
     type Error = Arc<domain::vouchers::Error>;
 
-    async fn load(&self, keys: &[SaleOf]) -> Result<HashMap<SaleOf, Sale>, Self::Error> {
+    async fn load(&self, keys: &[SaleOf]) -> Result<HashMap<SaleOf, SaleCard>, Self::Error> {
         let ids: Vec<VoucherId> = keys.iter().map(|k| k.0).collect();
-        let sales = self.services.vouchers.sales(&ids).await.map_err(Arc::new)?;
+        let sales = self.services.vouchers.sale_cards(&ids).await;
+        let sales = sales.map_err(Arc::new)?;
         Ok(sales
             .into_iter()
             .map(|s| (SaleOf(VoucherId(s.voucher_id)), s))

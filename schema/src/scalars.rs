@@ -26,6 +26,16 @@ pub fn parse_id(id: &ID, type_name: &str, argument: &'static str) -> Result<i64>
         .ok_or_else(|| bad_input(argument, format!("this is no id of a {type_name}")))
 }
 
+/// A version that an answer must have at least, 0 when none is asked for.
+///
+/// # Errors
+/// `BAD_INPUT`.
+pub fn parse_min_version(version: Option<&str>) -> Result<i64> {
+    let Some(text) = version else { return Ok(0) };
+    let number = text.parse().ok().filter(|n: &i64| *n >= 0);
+    number.ok_or_else(|| bad_input("minVersion", "this is no version"))
+}
+
 /// Type and number of an opaque id, `None` when it is none of ours. Orders have ids of another kind.
 pub(crate) fn split_id(id: &ID) -> Option<(String, i64)> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(id.as_bytes()).ok()?).ok()?;

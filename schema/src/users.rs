@@ -5,7 +5,7 @@ use async_graphql::{
     Result, Scalar, ScalarType, SimpleObject, Value,
 };
 use chrono::NaiveDate;
-use domain::users::{Phone, ProfileChange, UserId, Users};
+use domain::users::{Phone, ProfileChange, UserCard, UserId, Users};
 use tokio::sync::OnceCell;
 
 use crate::context::ContextExt;
@@ -69,14 +69,14 @@ pub enum UserRole {
 
 /// A user as everybody sees them: no phone number here.
 pub struct User {
-    row: domain::users::User,
+    row: UserCard,
     /// Shown to this very user, who is not yet the viewer when they have just logged in.
     is_self: bool,
 }
 
 impl User {
     /// A user as others see them; as themselves where the viewer is the same.
-    pub fn new(row: domain::users::User) -> Self {
+    pub fn new(row: UserCard) -> Self {
         Self {
             row,
             is_self: false,
@@ -170,7 +170,7 @@ impl Viewer {
     async fn user(&self, ctx: &Context<'_>) -> Result<User> {
         let row = self.row(&ctx.services().users).await?;
         Ok(User {
-            row: row.clone(),
+            row: UserCard::from(row),
             is_self: true,
         })
     }
@@ -350,9 +350,10 @@ impl UserQuery {
         let found = ctx
             .services()
             .users
-            .get(UserId(number))
+            .cards(&[UserId(number)])
             .await
             .map_err(api_error)
+            .map(|mut cards| cards.pop())
             .transpose()?;
         Some(found.map(User::new))
     }
@@ -442,7 +443,10 @@ impl UserMutation {
             .await
             .map_err(api_error)?;
         Ok(UpdateProfilePayload {
-            user: User { row, is_self: true },
+            user: User {
+                row: UserCard::from(&row),
+                is_self: true,
+            },
         })
     }
 
@@ -463,7 +467,7 @@ impl UserMutation {
             .map_err(api_error)?;
         Ok(SetUserBannedPayload {
             banned: row.banned_at.is_some(),
-            user: User::new(row),
+            user: User::new(UserCard::from(&row)),
         })
     }
 }

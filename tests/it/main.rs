@@ -6,6 +6,7 @@
     reason = "a test that cannot go on says so by a panic, in its support too"
 )]
 
+mod cache;
 mod config;
 mod drill;
 mod embedded;

@@ -76,6 +76,10 @@ scripts! {
     limit_window,
     /// Takes tokens from a bucket.
     limit_bucket,
+    /// Keeps what was read of a row, unless something newer is known.
+    cache_put,
+    /// Drops what is kept of a row, and tells every node.
+    cache_drop,
     /// Stores a login code, unless a limit forbids it.
     login_code,
     /// Takes a login code.

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod bus;
+pub mod cache;
 pub mod clock;
 pub mod db;
 pub mod events;
@@ -20,6 +21,8 @@ pub struct Infra {
     pub db: db::Db,
     /// The Redis that sells, and holds sessions.
     pub redis: redis::Redis,
+    /// What everybody sees, for reading only.
+    pub cache: cache::Cache,
     /// The time.
     pub clock: clock::Clock,
     /// New ids.

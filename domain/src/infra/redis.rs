@@ -112,6 +112,11 @@ impl Redis {
         })
     }
 
+    /// Whether this is a clone of the other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// The deployment's name, the prefix of every key.
     pub fn deployment(&self) -> &str {
         &self.inner.deployment

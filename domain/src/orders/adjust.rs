@@ -93,8 +93,11 @@ impl Orders {
             return Ok(Step::Done);
         };
         let raising = target >= sale.total;
-        if raising && !self.inner.store.write_total(voucher, version, None).await? {
-            return Ok(Step::Again);
+        if raising {
+            if !self.inner.store.write_total(voucher, version, None).await? {
+                return Ok(Step::Again);
+            }
+            self.drop_card(voucher).await;
         }
         let keys = self.keys(voucher);
         let adjusted = self.on_line(|mut conn| {
@@ -109,6 +112,9 @@ impl Orders {
                         .store
                         .write_total(voucher, version, Some(epoch))
                         .await?;
+                if !raising {
+                    self.drop_card(voucher).await;
+                }
                 let ended = written && self.inner.store.end_target(voucher, version, epoch).await?;
                 Ok(if ended { Step::Done } else { Step::Again })
             }

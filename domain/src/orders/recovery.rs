@@ -173,6 +173,7 @@ impl Orders {
         let Some(snapshot) = self.inner.store.advance(voucher, token).await? else {
             return Ok(Recovered::Busy);
         };
+        self.drop_card(voucher).await;
         self.install(conn, &snapshot, token).await
     }
 

@@ -9,7 +9,7 @@ use super::recovery::Recovered;
 use super::scripts::{Amended, Amendment};
 use super::{Error, Orders};
 use crate::users::Session;
-use crate::vouchers::{Sale, SaleState, VoucherId, state};
+use crate::vouchers::{Sale, SaleByVoucher, SaleState, VoucherId, state};
 
 impl Orders {
     /// Opens a drafted sale: from now on it is announced, and sells when its window opens.
@@ -128,6 +128,14 @@ impl Orders {
         }
     }
 
+    /// Lets everybody see a sale's row as it is now; called once a change is committed.
+    pub(super) async fn drop_card(&self, voucher: VoucherId) {
+        let row = self.inner.store.sale(voucher).await;
+        let version = row.ok().flatten().map_or(0, |sale| sale.version);
+        let cache = &self.inner.infra.cache;
+        cache.invalidate(SaleByVoucher, &voucher, version).await;
+    }
+
     /// Drops what this node remembers of a sale.
     pub(crate) fn see_reopened(&self, voucher: VoucherId) {
         self.inner.gate.reopen(voucher);
@@ -171,12 +179,14 @@ impl Orders {
         for (column, value) in values {
             update = update.col_expr(column, value);
         }
-        let db = self.inner.infra.db.clone();
-        let changed = self
-            .inner
-            .infra
-            .db
-            .run(async move { update.exec(db.conn()).await })
+        let orders = self.clone();
+        let write = async move {
+            let changed = update.exec(orders.inner.infra.db.conn()).await?;
+            Ok::<_, Error>((orders.require_sale(voucher).await?.version, changed))
+        };
+        let cache = &self.inner.infra.cache;
+        let changed = cache
+            .write_then_invalidate(SaleByVoucher, voucher, write)
             .await?;
         if changed.rows_affected == 0 {
             return Err(self.wrong_state(&before));

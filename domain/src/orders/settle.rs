@@ -79,6 +79,7 @@ impl Orders {
             self.is_quiet(&again).await? && self.inner.store.settle_sale(voucher, &token).await?;
         self.inner.store.leave_sale(voucher, &token).await?;
         if settled {
+            self.drop_card(voucher).await;
             self.drop_keys(voucher).await?;
             tracing::info!(
                 voucher.id = voucher.0,

@@ -11,7 +11,8 @@ use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Error, GeoPoint, Shop, ShopDetails, ShopTypeId, Shops, new_shop};
+use super::cached::{AllTypes, ShopById};
+use super::{Error, GeoPoint, Shop, ShopDetails, ShopId, ShopTypeId, Shops, new_shop};
 use crate::infra::db::is_unique_violation;
 
 /// Elements written in one transaction.
@@ -177,6 +178,10 @@ impl Shops {
             shop::Entity::insert_many(rows)
                 .exec_without_returning(self.infra.db.conn())
                 .await?;
+            for shop in &new {
+                let id = ShopId(shop.id);
+                self.infra.cache.invalidate(ShopById, &id, 1).await;
+            }
             self.index(&new).await?;
         }
         for (shop, details) in changed {
@@ -188,21 +193,11 @@ impl Shops {
     }
 
     async fn overwrite(&self, before: Shop, details: ShopDetails) -> Result<(), Error> {
-        let old_type = ShopTypeId(before.type_id);
-        let after = self
-            .save(Shop {
-                type_id: details.type_id.0,
-                name: details.name,
-                address: details.address,
-                area: details.area,
-                latitude: details.location.latitude,
-                longitude: details.location.longitude,
-                open_hours: details.open_hours,
-                ..before
-            })
-            .await?;
-        if old_type.0 != after.type_id {
-            self.unindex(super::ShopId(after.id), old_type).await?;
+        let change = move |shop: &mut Shop| details.describe(shop);
+        let (before, after) = self.change(ShopId(before.id), change).await?;
+        if before.type_id != after.type_id {
+            self.unindex(ShopId(after.id), ShopTypeId(before.type_id))
+                .await?;
         }
         if after.status == ShopStatus::Open {
             self.index(std::slice::from_ref(&after)).await?;
@@ -213,11 +208,12 @@ impl Shops {
     /// The types that the places have, made where they are missing.
     async fn types_for(&self, places: &[Place]) -> Result<HashMap<String, ShopTypeId>, Error> {
         let mut types: HashMap<String, ShopTypeId> = self
-            .types()
+            .load_types()
             .await?
             .into_iter()
             .map(|t| (t.code, ShopTypeId(t.id)))
             .collect();
+        let known = types.len();
         for place in places {
             if types.contains_key(&place.kind) {
                 continue;
@@ -241,7 +237,7 @@ impl Shops {
                 // Another import at the same time made it.
                 Err(e) if is_unique_violation(&e) => {
                     types.extend(
-                        self.types()
+                        self.load_types()
                             .await?
                             .into_iter()
                             .map(|t| (t.code, ShopTypeId(t.id))),
@@ -249,6 +245,11 @@ impl Shops {
                 }
                 Err(e) => return Err(e.into()),
             }
+        }
+        if types.len() > known {
+            let now = self.load_types().await?.iter().map(|t| t.version).sum();
+            let cache = &self.infra.cache;
+            cache.invalidate(AllTypes, &AllTypes::KEY, now).await;
         }
         Ok(types)
     }

@@ -1,5 +1,6 @@
 //! Shops: what they are, where they are, lists of them. Their vouchers are in `vouchers`.
 
+mod cached;
 pub mod geo;
 pub mod import;
 mod list;
@@ -8,15 +9,17 @@ use deadpool_redis::redis::RedisError;
 use entity::shop::{self, ShopStatus};
 use entity::shop_type;
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+    ActiveModelTrait, ActiveValue, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
 };
 
 use crate::define_id;
 use crate::infra::Infra;
-use crate::infra::fault::{Fault, Faulty, database_fault, redis_fault};
+use crate::infra::cache;
+use crate::infra::fault::{Fault, Faulty, RETRY_AFTER, database_fault, redis_fault};
 use crate::infra::ids::IdsError;
 use crate::infra::text::{TextError, check_text};
 use crate::users::{Role, Session, UserId};
+use cached::ShopById;
 
 pub use geo::{GeoPoint, NearbyQuery, NearbyShop};
 pub use list::{ShopFilter, ShopKey, ShopSort};
@@ -39,6 +42,8 @@ pub type Status = ShopStatus;
 
 /// Ids in one question to the database.
 const IDS_PER_READ: usize = 500;
+/// How often a change is made again because somebody else changed the shop at the same moment.
+const CHANGE_TRIES: usize = 8;
 
 /// What goes wrong with shops.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +77,12 @@ pub enum Error {
     /// The database's own.
     #[error("the database failed: {0}")]
     Database(#[from] DbErr),
+    /// Others change the shop again and again at the same moment.
+    #[error("the shop is being changed by others")]
+    Contended,
+    /// The cache's own.
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
     /// Redis' own.
     #[error("redis failed: {0}")]
     Redis(#[from] RedisError),
@@ -91,6 +102,10 @@ impl Faulty for Error {
             Self::BadExport(_) => Fault::BadInput { argument: "file" },
             Self::Ids(_) => Fault::Unavailable,
             Self::Database(e) => database_fault(e),
+            Self::Contended => Fault::TryLater {
+                retry_after: RETRY_AFTER,
+            },
+            Self::Cache(e) => e.fault(),
             Self::Redis(e) => redis_fault(e),
         }
     }
@@ -125,28 +140,17 @@ impl Shops {
         Self { infra }
     }
 
-    /// All types, in their order.
+    /// A shop as the database has it now, for what decides.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn types(&self) -> Result<Vec<ShopType>, Error> {
-        let types = shop_type::Entity::find()
-            .order_by_asc(shop_type::Column::Sort)
-            .order_by_asc(shop_type::Column::Id);
-        Ok(types.all(self.infra.db.conn()).await?)
-    }
-
-    /// A shop, `None` when there is none; closed ones too.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn get(&self, id: ShopId) -> Result<Option<Shop>, Error> {
+    pub async fn load(&self, id: ShopId) -> Result<Option<Shop>, Error> {
         Ok(shop::Entity::find_by_id(id.0)
             .one(self.infra.db.conn())
             .await?)
     }
 
-    /// Shops by id; those that are missing are left out.
+    /// Shops by id as the database has them now; those that are missing are left out.
     ///
     /// # Errors
     /// When the database fails.
@@ -179,8 +183,15 @@ impl Shops {
             &details,
             self.infra.clock.now_ms(),
         );
-        shop::Entity::insert(shop.clone().into_active_model())
-            .exec_without_returning(self.infra.db.conn())
+        let insert = shop::Entity::insert(shop.clone().into_active_model());
+        let (db, version) = (self.infra.db.clone(), shop.version);
+        let write = async move {
+            insert.exec_without_returning(db.conn()).await?;
+            Ok::<_, DbErr>((version, ()))
+        };
+        let cache = &self.infra.cache;
+        cache
+            .write_then_invalidate(ShopById, ShopId(shop.id), write)
             .await?;
         self.index(std::slice::from_ref(&shop)).await?;
         Ok(shop)
@@ -196,19 +207,9 @@ impl Shops {
         id: ShopId,
         details: ShopDetails,
     ) -> Result<Shop, Error> {
-        let before = self.require_own(session, id).await?;
+        self.require_own(session, id).await?;
         self.check(&details).await?;
-        let after = Shop {
-            type_id: details.type_id.0,
-            name: details.name,
-            address: details.address,
-            area: details.area,
-            latitude: details.location.latitude,
-            longitude: details.location.longitude,
-            open_hours: details.open_hours,
-            ..before.clone()
-        };
-        let after = self.save(after).await?;
+        let (before, after) = self.change(id, move |shop| details.describe(shop)).await?;
         if after.type_id != before.type_id {
             self.unindex(id, ShopTypeId(before.type_id)).await?;
         }
@@ -221,12 +222,9 @@ impl Shops {
     /// # Errors
     /// `NoSuchShop`, `Forbidden`, or trouble of a store.
     pub async fn close(&self, session: &Session, id: ShopId) -> Result<Shop, Error> {
-        let before = self.require_own(session, id).await?;
-        let after = self
-            .save(Shop {
-                status: ShopStatus::Closed,
-                ..before
-            })
+        self.require_own(session, id).await?;
+        let (_, after) = self
+            .change(id, |shop| shop.status = ShopStatus::Closed)
             .await?;
         self.index(std::slice::from_ref(&after)).await?;
         Ok(after)
@@ -237,16 +235,15 @@ impl Shops {
     /// # Errors
     /// `NoSuchShop`, or trouble of the database.
     pub async fn set_owner(&self, id: ShopId, owner: Option<UserId>) -> Result<Shop, Error> {
-        let before = self.get(id).await?.ok_or(Error::NoSuchShop)?;
-        self.save(Shop {
-            owner_id: owner.map(|o| o.0),
-            ..before
-        })
-        .await
+        let owner_id = owner.map(|o| o.0);
+        let (_, after) = self
+            .change(id, move |shop| shop.owner_id = owner_id)
+            .await?;
+        Ok(after)
     }
 
     async fn require_own(&self, session: &Session, id: ShopId) -> Result<Shop, Error> {
-        let shop = self.get(id).await?.ok_or(Error::NoSuchShop)?;
+        let shop = self.load(id).await?.ok_or(Error::NoSuchShop)?;
         let own = session.role == Role::Merchant && shop.owner_id == Some(session.user_id.0);
         if own || session.role == Role::Admin {
             Ok(shop)
@@ -281,15 +278,58 @@ impl Shops {
         known.map(|_| ()).ok_or(Error::NoSuchType)
     }
 
-    /// Writes a changed shop, with a version that has grown.
-    async fn save(&self, mut shop: Shop) -> Result<Shop, Error> {
-        shop.version += 1;
-        shop.updated_at = self.infra.clock.now_ms();
-        let changed = shop.clone().into_active_model().reset_all();
-        shop::Entity::update(changed)
-            .exec(self.infra.db.conn())
-            .await?;
-        Ok(shop)
+    /// Changes a shop as it is at this moment; answers it before and after. Two who change it at once do so one after the
+    /// other, so that each version is one state.
+    async fn change(
+        &self,
+        id: ShopId,
+        change: impl Fn(&mut Shop) + Send + Sync + 'static,
+    ) -> Result<(Shop, Shop), Error> {
+        let shops = self.clone();
+        let write = async move {
+            let changed = shops.change_row(id, change).await?;
+            Ok((changed.1.version, changed))
+        };
+        let cache = &self.infra.cache;
+        cache.write_then_invalidate(ShopById, id, write).await
+    }
+
+    async fn change_row(
+        &self,
+        id: ShopId,
+        change: impl Fn(&mut Shop) + Send + Sync,
+    ) -> Result<(Shop, Shop), Error> {
+        for _ in 0..CHANGE_TRIES {
+            let before = self.load(id).await?.ok_or(Error::NoSuchShop)?;
+            let mut after = before.clone();
+            change(&mut after);
+            after.version = before.version + 1;
+            after.updated_at = self.infra.clock.now_ms();
+            let mut values = after.clone().into_active_model().reset_all();
+            values.id = ActiveValue::NotSet;
+            let updated = shop::Entity::update_many()
+                .set(values)
+                .filter(shop::Column::Id.eq(id.0))
+                .filter(shop::Column::Version.eq(before.version))
+                .exec(self.infra.db.conn())
+                .await?;
+            if updated.rows_affected == 1 {
+                return Ok((before, after));
+            }
+        }
+        Err(Error::Contended)
+    }
+}
+
+impl ShopDetails {
+    fn describe(&self, shop: &mut Shop) {
+        shop.type_id = self.type_id.0;
+        shop.name.clone_from(&self.name);
+        shop.address.clone_from(&self.address);
+        shop.area.clone_from(&self.area);
+        shop.latitude = self.location.latitude;
+        shop.longitude = self.location.longitude;
+        shop.open_hours.clone_from(&self.open_hours);
     }
 }
 

@@ -8,6 +8,7 @@ mod code_sender;
 mod session;
 mod session_copies;
 
+mod card;
 mod mint;
 mod profile;
 
@@ -20,19 +21,24 @@ use entity::user;
 use rand::Rng;
 use rand::distr::Alphanumeric;
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ActiveEnum, ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, QueryFilter};
+use sea_orm::{
+    ActiveEnum, ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, QueryFilter, UpdateMany,
+};
 
 use crate::define_id;
 use crate::infra::Infra;
+use crate::infra::cache;
 use crate::infra::db::is_unique_violation;
 use crate::infra::fault::{Fault, Faulty, database_fault, redis_fault};
 use crate::infra::ids::IdsError;
 use crate::infra::text::TextError;
 use crate::settings::Settings;
+use card::UserById;
 use code::{Code, Codes};
 use code_sender::CodeSender;
 use session::Sessions;
 
+pub use card::UserCard;
 pub use code::LoginLimits;
 pub use entity::user::{Gender, Role};
 pub use mint::MintedSession;
@@ -50,8 +56,6 @@ define_id!(
 /// A user as stored; the phone in it is for the user alone.
 pub type User = user::Model;
 
-/// Ids in one question to the database, so that a statement stays below every database's limit of values.
-const IDS_PER_READ: usize = 1_000;
 /// Random letters and digits of a nickname that nobody chose: enough that two are rarely the same.
 const FIRST_NICKNAME_RANDOM_CHARS: usize = 8;
 
@@ -100,6 +104,9 @@ pub enum Error {
     /// The database.
     #[error("database: {0}")]
     Database(#[from] DbErr),
+    /// The cache.
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
     /// Redis.
     #[error("redis: {0}")]
     Redis(#[from] RedisError),
@@ -131,6 +138,7 @@ impl Faulty for Error {
             },
             Self::BrokenSession | Self::Ids(_) => Fault::Internal,
             Self::Database(e) => database_fault(e),
+            Self::Cache(e) => e.fault(),
             Self::Redis(e) => redis_fault(e),
         }
     }
@@ -282,7 +290,7 @@ impl Users {
         Ok(self.inner.sessions.end_every(user).await?)
     }
 
-    /// The user; `None` when there is no such one.
+    /// The user as the database has them now; `None` when there is no such one.
     ///
     /// # Errors
     /// The database's.
@@ -290,22 +298,6 @@ impl Users {
         Ok(user::Entity::find_by_id(id.0)
             .one(self.inner.infra.db.conn())
             .await?)
-    }
-
-    /// The users that exist among these, each once, in no particular order.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn get_many(&self, ids: &[UserId]) -> Result<Vec<User>, Error> {
-        let mut numbers: Vec<i64> = ids.iter().map(|id| id.0).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut users = Vec::with_capacity(numbers.len());
-        for some in numbers.chunks(IDS_PER_READ) {
-            let query = user::Entity::find().filter(user::Column::Id.is_in(some.iter().copied()));
-            users.extend(query.all(self.inner.infra.db.conn()).await?);
-        }
-        Ok(users)
     }
 
     /// Changes what a user tells about himself; texts are stored as they are. Returns the user afterwards.
@@ -319,13 +311,11 @@ impl Users {
     ) -> Result<User, Error> {
         let now_ms = self.inner.infra.clock.now_ms();
         change.check(now_ms)?;
-        if !change.is_empty() {
-            change
-                .update(session.user_id.0, now_ms)
-                .exec(self.inner.infra.db.conn())
-                .await?;
+        if change.is_empty() {
+            return self.get(session.user_id).await?.ok_or(Error::NoSuchUser);
         }
-        self.get(session.user_id).await?.ok_or(Error::NoSuchUser)
+        let id = session.user_id;
+        self.change(id, change.update(id.0, now_ms)).await
     }
 
     /// Gives a phone's user a role, in living sessions too; registers the user if need be, so that the first
@@ -339,7 +329,7 @@ impl Users {
             None => self.register(phone, role).await?,
         };
         let now_ms = self.inner.infra.clock.now_ms();
-        user::Entity::update_many()
+        let update = user::Entity::update_many()
             .filter(user::Column::Id.eq(known.id))
             .filter(user::Column::Role.ne(role))
             .col_expr(user::Column::Role, Expr::value(role.to_value()))
@@ -347,11 +337,10 @@ impl Users {
                 user::Column::Version,
                 Expr::col(user::Column::Version).add(1),
             )
-            .col_expr(user::Column::UpdatedAt, Expr::value(now_ms))
-            .exec(self.inner.infra.db.conn())
-            .await?;
+            .col_expr(user::Column::UpdatedAt, Expr::value(now_ms));
+        let user = self.change(UserId(known.id), update).await?;
         self.inner.sessions.set_role(UserId(known.id), role).await?;
-        self.get(UserId(known.id)).await?.ok_or(Error::NoSuchUser)
+        Ok(user)
     }
 
     /// Shuts a user out, or lets them in again. A ban ends every session at once, and open sockets within 5 s.
@@ -365,7 +354,7 @@ impl Users {
             true => user::Column::BannedAt.is_null(),
             false => user::Column::BannedAt.is_not_null(),
         };
-        user::Entity::update_many()
+        let update = user::Entity::update_many()
             .filter(user::Column::Id.eq(id.0))
             .filter(changes)
             .col_expr(user::Column::BannedAt, Expr::value(since))
@@ -373,10 +362,8 @@ impl Users {
                 user::Column::Version,
                 Expr::col(user::Column::Version).add(1),
             )
-            .col_expr(user::Column::UpdatedAt, Expr::value(now_ms))
-            .exec(self.inner.infra.db.conn())
-            .await?;
-        let user = self.get(id).await?.ok_or(Error::NoSuchUser)?;
+            .col_expr(user::Column::UpdatedAt, Expr::value(now_ms));
+        let user = self.change(id, update).await?;
         if banned {
             let ended = self.logout_everywhere(id).await?;
             tracing::info!(user.id = id.0, sessions = ended, "a user was banned");
@@ -390,6 +377,18 @@ impl Users {
     /// The stores'; users made before the error stay.
     pub async fn mint_sessions(&self, count: u32) -> Result<Vec<MintedSession>, Error> {
         mint::mint(self, count).await
+    }
+
+    /// Makes a change of one row, and answers the row afterwards.
+    async fn change(&self, id: UserId, update: UpdateMany<user::Entity>) -> Result<User, Error> {
+        let users = self.clone();
+        let write = async move {
+            update.exec(users.inner.infra.db.conn()).await?;
+            let user = users.get(id).await?.ok_or(Error::NoSuchUser)?;
+            Ok((user.version, user))
+        };
+        let cache = &self.inner.infra.cache;
+        cache.write_then_invalidate(UserById, id, write).await
     }
 
     async fn find_by_phone(&self, phone: &Phone) -> Result<Option<User>, DbErr> {
@@ -409,6 +408,10 @@ impl Users {
         {
             Ok(_) => {
                 tracing::debug!(user.id = row.id, "a user registered");
+                let cache = &self.inner.infra.cache;
+                cache
+                    .invalidate(UserById, &UserId(row.id), row.version)
+                    .await;
                 Ok(row)
             }
             Err(e) if is_unique_violation(&e) => {

@@ -1,5 +1,6 @@
 //! Vouchers as their merchants describe them, and the window of a flash sale. Selling them is in `orders`.
 
+mod cached;
 mod money;
 mod sale;
 
@@ -11,12 +12,16 @@ use sea_orm::{
 
 use crate::define_id;
 use crate::infra::Infra;
+use crate::infra::cache;
 use crate::infra::fault::{Fault, Faulty, database_fault};
 use crate::infra::ids::IdsError;
 use crate::infra::text::{TextError, check_text};
 use crate::shops::{ShopId, Shops};
 use crate::users::{Role, Session};
+use cached::VoucherById;
 
+pub(crate) use cached::SaleByVoucher;
+pub use cached::SaleCard;
 pub use entity::voucher::VoucherKind as Kind;
 pub use money::{Currency, Money};
 pub use sale::{FlashSaleFilter, SaleState, state};
@@ -77,6 +82,9 @@ pub enum Error {
     /// The shops' own trouble.
     #[error(transparent)]
     Shops(#[from] crate::shops::Error),
+    /// The cache's own.
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
     /// The database's own.
     #[error("the database failed: {0}")]
     Database(#[from] DbErr),
@@ -97,6 +105,7 @@ impl Faulty for Error {
             Self::Text(e) => e.fault(),
             Self::Ids(_) => Fault::Unavailable,
             Self::Shops(e) => e.fault(),
+            Self::Cache(e) => e.fault(),
             Self::Database(e) => database_fault(e),
         }
     }
@@ -151,28 +160,6 @@ impl Vouchers {
         Self { infra, shops }
     }
 
-    /// A voucher, `None` when there is none.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn get(&self, id: VoucherId) -> Result<Option<Voucher>, Error> {
-        Ok(voucher::Entity::find_by_id(id.0)
-            .one(self.infra.db.conn())
-            .await?)
-    }
-
-    /// Vouchers by id, at most 1,000; those that are missing are left out.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn get_many(&self, ids: &[VoucherId]) -> Result<Vec<Voucher>, Error> {
-        let ids = ids.iter().map(|id| id.0);
-        Ok(voucher::Entity::find()
-            .filter(voucher::Column::Id.is_in(ids))
-            .all(self.infra.db.conn())
-            .await?)
-    }
-
     /// The flash sale of a voucher, `None` when it is not sold in one.
     ///
     /// # Errors
@@ -181,16 +168,6 @@ impl Vouchers {
         Ok(entity::sale::Entity::find_by_id(id.0)
             .one(self.infra.db.conn())
             .await?)
-    }
-
-    /// Flash sales by voucher, at most 1,000.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn sales(&self, ids: &[VoucherId]) -> Result<Vec<Sale>, Error> {
-        let ids = ids.iter().map(|id| id.0);
-        let sales = entity::sale::Entity::find().filter(entity::sale::Column::VoucherId.is_in(ids));
-        Ok(sales.all(self.infra.db.conn()).await?)
     }
 
     /// Vouchers that a shop offers, newest first, before `before`; at most `limit`. Drafted sales are left out.
@@ -225,7 +202,7 @@ impl Vouchers {
     pub async fn create(&self, session: &Session, new: NewVoucher) -> Result<Voucher, Error> {
         let shop = self
             .shops
-            .get(new.shop_id)
+            .load(new.shop_id)
             .await?
             .ok_or(Error::NoSuchShop)?;
         if !runs(session, shop.owner_id) {
@@ -235,7 +212,22 @@ impl Vouchers {
         check(&new, now)?;
         let voucher = row(self.infra.ids.next()?, &new, now);
         let sale = new.sale.map(|sale| draft(&voucher, &sale, now));
-        let written = voucher.clone();
+        let (written, vouchers) = (voucher.clone(), self.clone());
+        let write = async move {
+            let (id, version) = (VoucherId(voucher.id), voucher.version);
+            vouchers.insert(voucher, sale).await?;
+            let cache = &vouchers.infra.cache;
+            cache.invalidate(SaleByVoucher, &id, version).await;
+            Ok::<_, DbErr>((version, ()))
+        };
+        let cache = &self.infra.cache;
+        cache
+            .write_then_invalidate(VoucherById, VoucherId(written.id), write)
+            .await?;
+        Ok(written)
+    }
+
+    async fn insert(&self, voucher: Voucher, sale: Option<Sale>) -> Result<(), DbErr> {
         self.infra
             .db
             .write(move |txn| {
@@ -253,8 +245,7 @@ impl Vouchers {
                     Ok(())
                 })
             })
-            .await?;
-        Ok(written)
+            .await
     }
 
     /// Whether the viewer may list drafts: an administrator everywhere, a merchant of a shop of his own.
@@ -269,7 +260,7 @@ impl Vouchers {
         let owner = match shop {
             Some(shop) => {
                 self.shops
-                    .get(shop)
+                    .load(shop)
                     .await?
                     .ok_or(Error::NoSuchShop)?
                     .owner_id
@@ -288,10 +279,13 @@ impl Vouchers {
     /// # Errors
     /// `NoSuchVoucher`, `Forbidden`, or trouble of the database.
     pub async fn require_owner(&self, session: &Session, id: VoucherId) -> Result<Voucher, Error> {
-        let voucher = self.get(id).await?.ok_or(Error::NoSuchVoucher)?;
+        let voucher = voucher::Entity::find_by_id(id.0)
+            .one(self.infra.db.conn())
+            .await?
+            .ok_or(Error::NoSuchVoucher)?;
         let owner = self
             .shops
-            .get(ShopId(voucher.shop_id))
+            .load(ShopId(voucher.shop_id))
             .await?
             .and_then(|shop| shop.owner_id);
         if runs(session, owner) {

@@ -22,7 +22,7 @@ use crate::error::{api_error, fault_error, not_found};
 use crate::limits::{LISTS, Limited};
 use crate::loaders::by_id;
 use crate::pagination::{List, Page};
-use crate::scalars::{Money, global_id, parse_id, time};
+use crate::scalars::{Money, global_id, parse_id, parse_min_version, time};
 use crate::vouchers::Voucher;
 
 /// A kind of shop.
@@ -253,24 +253,23 @@ impl ShopQuery {
         Ok(types.into_iter().map(ShopType).collect())
     }
 
-    /// A shop; null when there is none. A malformed id is BAD_INPUT.
+    /// A shop; null when there is none. A malformed id is BAD_INPUT. Another server's change may come up to 5 s late, unless
+    /// `minVersion` asks for it: null with TRY_LATER and `retryAfterMs` when that version is not to be seen yet.
     async fn shop(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The shop.")] id: ID,
+        #[graphql(desc = "The `version` that the answer must have at least.")] min_version: Option<
+            String,
+        >,
     ) -> Option<Result<Shop>> {
-        let id = match parse_id(&id, "Shop", "id") {
-            Ok(id) => ShopId(id),
-            Err(e) => return Some(Err(e)),
+        let read = async {
+            let id = ShopId(parse_id(&id, "Shop", "id")?);
+            let min_version = parse_min_version(min_version.as_deref())?;
+            let shops = &ctx.services().shops;
+            shops.get(id, min_version).await.map_err(api_error)
         };
-        let found = ctx
-            .services()
-            .shops
-            .get(id)
-            .await
-            .map_err(api_error)
-            .transpose()?;
-        Some(found.map(Shop))
+        Some(read.await.transpose()?.map(Shop))
     }
 
     /// Shops that are in business.

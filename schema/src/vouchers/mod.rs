@@ -11,7 +11,7 @@ use async_graphql::{Context, Enum, ID, Object, Result};
 use chrono::{DateTime, Utc};
 use domain::orders::SaleView;
 use domain::shops::ShopId;
-use domain::vouchers::{FlashSaleFilter, VoucherId};
+use domain::vouchers::{FlashSaleFilter, SaleCard, VoucherId};
 
 use crate::context::ContextExt;
 use crate::error::{api_error, fault_error, not_found};
@@ -19,7 +19,7 @@ use crate::limits::{LISTS, Limited};
 use crate::loaders::{SaleOf, by_id};
 use crate::orders::Order;
 use crate::pagination::{List, Page};
-use crate::scalars::{Money, global_id, parse_id, time};
+use crate::scalars::{Money, global_id, parse_id, parse_min_version, time};
 use crate::shops::Shop;
 
 /// How a voucher is sold.
@@ -53,13 +53,13 @@ pub enum FlashSaleState {
 /// A flash sale.
 pub struct FlashSale {
     voucher: VoucherId,
-    sale: domain::vouchers::Sale,
+    sale: SaleCard,
     /// Known already when it comes from a subscription.
     seen: Option<(u64, domain::vouchers::SaleState)>,
 }
 
 impl FlashSale {
-    fn new(sale: domain::vouchers::Sale) -> Self {
+    fn new(sale: SaleCard) -> Self {
         Self {
             voucher: VoucherId(sale.voucher_id),
             sale,
@@ -72,7 +72,7 @@ impl FlashSale {
         let seen = Some((view.stock, view.state));
         Self {
             voucher: VoucherId(view.sale.voucher_id),
-            sale: view.sale,
+            sale: SaleCard::from(&view.sale),
             seen,
         }
     }
@@ -237,24 +237,23 @@ pub struct VoucherQuery;
 
 #[Object]
 impl VoucherQuery {
-    /// A voucher; null when there is none. A malformed id is BAD_INPUT.
+    /// A voucher; null when there is none. A malformed id is BAD_INPUT. Another server's change may come up to 5 s late, unless
+    /// `minVersion` asks for it: null with TRY_LATER and `retryAfterMs` when that version is not to be seen yet.
     async fn voucher(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The voucher.")] id: ID,
+        #[graphql(desc = "The `version` that the answer must have at least.")] min_version: Option<
+            String,
+        >,
     ) -> Option<Result<Voucher>> {
-        let id = match parse_id(&id, "Voucher", "id") {
-            Ok(id) => VoucherId(id),
-            Err(e) => return Some(Err(e)),
+        let read = async {
+            let id = VoucherId(parse_id(&id, "Voucher", "id")?);
+            let min_version = parse_min_version(min_version.as_deref())?;
+            let vouchers = &ctx.services().vouchers;
+            vouchers.get(id, min_version).await.map_err(api_error)
         };
-        let found = ctx
-            .services()
-            .vouchers
-            .get(id)
-            .await
-            .map_err(api_error)
-            .transpose()?;
-        Some(found.map(Voucher))
+        Some(read.await.transpose()?.map(Voucher))
     }
 
     /// Vouchers in flash sales, by when their sale begins, the earliest first. Drafts only when asked for: by an administrator,

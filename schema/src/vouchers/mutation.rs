@@ -89,7 +89,7 @@ macro_rules! sale_change {
                 let found = ctx
                     .services()
                     .vouchers
-                    .get(self.sale.voucher)
+                    .get(self.sale.voucher, 0)
                     .await
                     .map_err(api_error)?;
                 found.map(Voucher).ok_or_else(not_found)
@@ -100,7 +100,7 @@ macro_rules! sale_change {
             fn of(changed: Result<domain::vouchers::Sale, domain::orders::Error>) -> Result<Self> {
                 changed
                     .map(|sale| Self {
-                        sale: FlashSale::new(sale),
+                        sale: FlashSale::new((&sale).into()),
                     })
                     .map_err(api_error)
             }
@@ -258,7 +258,7 @@ impl VoucherMutation {
             .await
             .map_err(api_error)?;
         Ok(AdjustVoucherStockPayload {
-            sale: FlashSale::new(sale),
+            sale: FlashSale::new((&sale).into()),
         })
     }
 }

@@ -48,10 +48,12 @@ impl SqlStore {
                     sale.epoch += 1;
                     sale.announced = sale.epoch;
                     sale.stage = SaleStage::Opened;
+                    sale.version += 1;
                     sale::Entity::update_many()
                         .col_expr(sale::Column::Epoch, Expr::value(sale.epoch))
                         .col_expr(sale::Column::Announced, Expr::value(sale.epoch))
                         .col_expr(sale::Column::Stage, Expr::value(SaleStage::Opened))
+                        .col_expr(sale::Column::Version, Expr::value(sale.version))
                         .filter(sale::Column::VoucherId.eq(voucher.0))
                         .exec(txn)
                         .await?;

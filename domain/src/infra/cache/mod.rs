@@ -1,0 +1,182 @@
+//! The tiered cache: this process, then Redis, then the database. It has two doors, `get_or_load` and
+//! `write_then_invalidate`. Not for anything that decides: the sale path, roles and owners are read from the database.
+//!
+//! Promised: on one node nobody sees an older version after a newer one; after a write the node that wrote is new at
+//! once, others at once by a broadcast, and within 5 s when it is lost; `min_version` is never undercut. Rows are
+//! written in the database first; a process that dies between that and the invalidation leaves other nodes with the
+//! old value for its life in Redis.
+
+mod floors;
+mod invalidate;
+mod kinds;
+mod local;
+mod remote;
+mod tiered;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sea_orm::DbErr;
+use tokio::sync::Semaphore;
+
+use super::fault::{Fault, Faulty, database_fault};
+use super::locks::Locks;
+use super::redis::Redis;
+use floors::Floors;
+use kinds::Facts;
+use local::Local;
+use remote::Remote;
+use tiered::Flight;
+
+pub use kinds::{Kind, Policy};
+pub use local::{LOCAL_CAPACITY, LOCAL_MOST};
+
+/// How long a copy in the process is told, less a jitter of at most a fifth: what other nodes may be behind when they
+/// miss a broadcast.
+pub const LOCAL_LIFE: Duration = Duration::from_secs(5);
+/// Reads of the database at a time while Redis is away, so that its outage does not become the database's.
+pub const BULKHEAD: usize = 16;
+/// When a client that could not be served should come again.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// Why nothing was told.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else is loading it and takes long, or the wanted version is not to be seen yet.
+    #[error("this cannot be read right now")]
+    TryLater,
+    /// The loader's own.
+    #[error("the database failed: {0}")]
+    Database(Arc<DbErr>),
+    /// The cache could not be made.
+    #[error("no memory tier: {0}")]
+    Memory(String),
+}
+
+impl Faulty for Error {
+    fn fault(&self) -> Fault {
+        match self {
+            Self::TryLater => Fault::TryLater {
+                retry_after: RETRY_AFTER,
+            },
+            Self::Database(e) => database_fault(e),
+            Self::Memory(_) => Fault::Internal,
+        }
+    }
+}
+
+/// One row of one kind: `kind:id`.
+#[derive(Clone, Debug)]
+struct Place {
+    kind: &'static str,
+    key: String,
+}
+
+impl Place {
+    fn of<K: Kind>(id: &K::Key) -> Self {
+        Self {
+            kind: K::NAME,
+            key: format!("{}:{id}", K::NAME),
+        }
+    }
+}
+
+struct Inner {
+    local: Local,
+    floors: Floors,
+    remote: Remote,
+    /// Where events and locks are.
+    redis: Redis,
+    locks: Locks,
+    /// Reads that are on their way, by row and reach: whoever wants the same waits for them.
+    flights: Mutex<HashMap<(String, tiered::Reach), Flight>>,
+    next_flight: AtomicU64,
+    /// Rows that are being loaded again behind their readers' backs.
+    rebuilding: Mutex<HashSet<String>>,
+    bulkhead: Semaphore,
+    /// Writes that Redis has not heard of yet.
+    unsaid: Mutex<HashMap<String, (Place, i64)>>,
+}
+
+/// The cache of one node. Cheap to clone.
+#[derive(Clone)]
+pub struct Cache {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("local", &self.inner.local.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cache {
+    /// A cache over a Redis that may evict. Starts one thread; hears other nodes only while `run` runs, and only if
+    /// that Redis listens.
+    ///
+    /// # Errors
+    /// When the tier in the process cannot be made.
+    pub fn new(redis: Redis) -> Result<Self, Error> {
+        describe_metrics();
+        let inner = Inner {
+            local: Local::new().map_err(|e| Error::Memory(e.to_string()))?,
+            floors: Floors::default(),
+            remote: Remote::new(redis.clone()),
+            locks: Locks::new(vec![redis.clone()]),
+            redis,
+            flights: Mutex::default(),
+            next_flight: AtomicU64::new(0),
+            rebuilding: Mutex::default(),
+            bulkhead: Semaphore::new(BULKHEAD),
+            unsaid: Mutex::default(),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The Redis that it lies in.
+    pub fn redis(&self) -> &Redis {
+        &self.inner.redis
+    }
+
+    /// Copies in this process, those that are too old and not swept yet included; at most `LOCAL_MOST`.
+    pub fn local_len(&self) -> usize {
+        self.inner.local.len()
+    }
+}
+
+/// A life that ends a little earlier than told, so that what came together does not go together.
+fn jittered(life: Duration) -> Duration {
+    life.mul_f64(1.0 - rand::random::<f64>() / 10.0)
+}
+
+/// Counts one look at one tier.
+fn count(facts: &Facts, tier: &'static str, result: &'static str) {
+    metrics::counter!("lifemate_cache_requests_total", "kind" => facts.name, "tier" => tier, "result" => result)
+        .increment(1);
+}
+
+fn describe_metrics() {
+    metrics::describe_counter!(
+        "lifemate_cache_requests_total",
+        "Looks at a tier: hit, stale, miss or away for local and redis; load, bulkhead or error for database."
+    );
+    metrics::describe_counter!(
+        "lifemate_cache_rebuilds_total",
+        "Values loaded from the database, by kind."
+    );
+    metrics::describe_counter!(
+        "lifemate_cache_try_later_total",
+        "Readers told to come later, by kind."
+    );
+    metrics::describe_counter!(
+        "lifemate_cache_invalidations_total",
+        "Writes heard of, by kind: own, or another node's by broadcast."
+    );
+}

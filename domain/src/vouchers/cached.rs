@@ -1,0 +1,122 @@
+//! Vouchers and the windows of their sales as everybody sees them, from the cache. Neither stock nor anything that
+//! sells comes from here.
+
+use entity::{sale, voucher};
+use sea_orm::{DbErr, EntityTrait};
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Sale, Voucher, VoucherId, Vouchers};
+use crate::infra::cache::Kind;
+
+/// A voucher by its id.
+#[derive(Clone, Copy)]
+pub(super) struct VoucherById;
+
+impl Kind for VoucherById {
+    type Key = VoucherId;
+    type Value = Voucher;
+    const NAME: &'static str = "voucher";
+}
+
+/// The card of a sale by its voucher.
+#[derive(Clone, Copy)]
+pub(crate) struct SaleByVoucher;
+
+impl Kind for SaleByVoucher {
+    type Key = VoucherId;
+    type Value = SaleCard;
+    const NAME: &'static str = "sale";
+}
+
+/// A flash sale as its page shows it before anybody asks for its stock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaleCard {
+    /// The voucher.
+    pub voucher_id: i64,
+    /// First millisecond of the window.
+    pub begin_ms: i64,
+    /// First millisecond after it.
+    pub end_ms: i64,
+    /// Units for sale, sold ones included.
+    pub total: i64,
+    /// Units one user may hold.
+    pub per_user_limit: i32,
+    /// Orders one user may place, closed ones included.
+    pub max_attempts: i32,
+    /// Grows with each change of the sale by its merchant, its opening and its end.
+    pub version: i64,
+}
+
+impl From<&Sale> for SaleCard {
+    fn from(sale: &Sale) -> Self {
+        Self {
+            voucher_id: sale.voucher_id,
+            begin_ms: sale.begin_ms,
+            end_ms: sale.end_ms,
+            total: sale.total,
+            per_user_limit: sale.per_user_limit,
+            max_attempts: sale.max_attempts,
+            version: sale.version,
+        }
+    }
+}
+
+impl Vouchers {
+    /// A voucher, `None` when there is none. At least as new as `min_version`, 0 for whatever is there: other nodes'
+    /// changes may be 5 s old then.
+    ///
+    /// # Errors
+    /// `TryLater` when `min_version` is not to be seen yet; trouble of the database.
+    pub async fn get(&self, id: VoucherId, min_version: i64) -> Result<Option<Voucher>, Error> {
+        let vouchers = self.clone();
+        let load = move || {
+            let vouchers = vouchers.clone();
+            async move { vouchers.read(id).await }
+        };
+        let cache = &self.infra.cache;
+        let found = cache.get_or_load(VoucherById, &id, min_version, load);
+        Ok(found.await?.as_deref().cloned())
+    }
+
+    /// Vouchers to show, by id; those that are missing are left out.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub async fn shown(&self, ids: &[VoucherId]) -> Result<Vec<Voucher>, Error> {
+        let vouchers = self.clone();
+        let load = move |id| {
+            let vouchers = vouchers.clone();
+            async move { vouchers.read(id).await }
+        };
+        let cache = &self.infra.cache;
+        let found = cache.get_or_load_each(VoucherById, ids, load).await?;
+        Ok(found.iter().map(|row| Voucher::clone(row)).collect())
+    }
+
+    /// Cards of flash sales to show, by voucher; vouchers that are not sold in one are left out.
+    ///
+    /// # Errors
+    /// As `get`.
+    pub async fn sale_cards(&self, ids: &[VoucherId]) -> Result<Vec<SaleCard>, Error> {
+        let vouchers = self.clone();
+        let load = move |id| {
+            let vouchers = vouchers.clone();
+            async move { vouchers.read_sale(id).await }
+        };
+        let cache = &self.infra.cache;
+        let found = cache.get_or_load_each(SaleByVoucher, ids, load).await?;
+        Ok(found.iter().map(|card| SaleCard::clone(card)).collect())
+    }
+
+    async fn read(&self, id: VoucherId) -> Result<Option<(i64, Voucher)>, DbErr> {
+        let row = voucher::Entity::find_by_id(id.0);
+        let row = row.one(self.infra.db.conn()).await?;
+        Ok(row.map(|row| (row.version, row)))
+    }
+
+    async fn read_sale(&self, id: VoucherId) -> Result<Option<(i64, SaleCard)>, DbErr> {
+        let row = sale::Entity::find_by_id(id.0);
+        let row = row.one(self.infra.db.conn()).await?;
+        Ok(row.map(|row| (row.version, SaleCard::from(&row))))
+    }
+}

@@ -1,0 +1,267 @@
+//! Never old after new: readers that were overtaken, lost broadcasts, wanted versions, and everything at random.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use deadpool_redis::redis::cmd;
+use domain::infra::cache::{Error, LOCAL_LIFE};
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::Semaphore;
+
+use super::{Node, Row, Table, get};
+use crate::support::stores::{shared, unique};
+use crate::support::wait::eventually;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A reader that has read the row on another node, then a write, then the reader comes back.
+async fn overtaken(begin_with: bool, end_with: bool) {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::gated(Duration::ZERO, Some(Semaphore::new(0)));
+    let gate = |permits| table.0.gate.as_ref().unwrap().add_permits(permits);
+    let (writer, reader) = (
+        Node::start(&url, &deployment).await,
+        Node::deaf(&url, &deployment),
+    );
+    let old = table.write(1, begin_with);
+    let (cache, rows) = (reader.cache.clone(), table.clone());
+    let slow = tokio::spawn(async move { get(&cache, Row, &rows, 1, 0).await });
+    eventually(SOON, "the reader at the table", async || table.loads() == 1).await;
+    let new = writer.write(Row, &table, 1, end_with).await;
+    assert_eq!(new, old + 1);
+    gate(100);
+    let wanted = end_with.then_some(new);
+    assert_eq!(slow.await.unwrap().unwrap(), wanted, "who was overtaken");
+    for node in [&writer, &reader, &Node::deaf(&url, &deployment)] {
+        assert_eq!(node.get(Row, &table, 1, 0).await.unwrap(), wanted);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_was_overtaken_by_a_write_puts_nothing_old_back() {
+    overtaken(true, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_was_overtaken_by_a_delete_does_not_bring_the_row_back() {
+    overtaken(true, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_was_overtaken_by_a_creation_does_not_hide_the_row() {
+    overtaken(false, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_nodes_are_new_at_once_by_the_broadcast_and_within_five_seconds_without() {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::new(Duration::ZERO);
+    let (a, b, deaf) = (
+        Node::start(&url, &deployment).await,
+        Node::start(&url, &deployment).await,
+        Node::deaf(&url, &deployment),
+    );
+    a.write(Row, &table, 1, true).await;
+    for node in [&a, &b, &deaf] {
+        assert_eq!(node.get(Row, &table, 1, 0).await.unwrap(), Some(1));
+    }
+    a.write(Row, &table, 1, true).await;
+    let written = Instant::now();
+    assert_eq!(a.get(Row, &table, 1, 0).await.unwrap(), Some(2));
+    eventually(Duration::from_secs(2), "the node that hears", async || {
+        b.get(Row, &table, 1, 0).await.unwrap() == Some(2)
+    })
+    .await;
+    assert_eq!(
+        deaf.get(Row, &table, 1, 0).await.unwrap(),
+        Some(1),
+        "its copy lives"
+    );
+    eventually(SOON, "the deaf node", async || {
+        deaf.get(Row, &table, 1, 0).await.unwrap() == Some(2)
+    })
+    .await;
+    let late = written.elapsed();
+    assert!(late <= LOCAL_LIFE + Duration::from_millis(500), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wanted_version_is_told_or_nothing_is() {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::new(Duration::ZERO);
+    let (a, deaf) = (
+        Node::start(&url, &deployment).await,
+        Node::deaf(&url, &deployment),
+    );
+    a.write(Row, &table, 1, true).await;
+    assert_eq!(deaf.get(Row, &table, 1, 0).await.unwrap(), Some(1));
+    let version = a.write(Row, &table, 1, true).await;
+    // Newer than the local copy: it goes on, and from then on nothing older is told.
+    assert_eq!(deaf.get(Row, &table, 1, version).await.unwrap(), Some(2));
+    assert_eq!(deaf.get(Row, &table, 1, 0).await.unwrap(), Some(2));
+    // Newer than everything, at once and not by waiting.
+    let began = Instant::now();
+    let told = deaf.get(Row, &table, 1, version + 1).await;
+    assert!(matches!(told, Err(Error::TryLater)), "{told:?}");
+    assert!(began.elapsed() < Duration::from_secs(1));
+    // Changed behind the cache's back: Redis has the old one, the wish goes through to the table.
+    assert_eq!(table.write(1, true), 3);
+    assert_eq!(deaf.get(Row, &table, 1, 0).await.unwrap(), Some(2));
+    assert_eq!(deaf.get(Row, &table, 1, 3).await.unwrap(), Some(3));
+    // What was deleted is absent under the version of the delete, what never was under 0.
+    let deleted = a.write(Row, &table, 1, false).await;
+    assert_eq!(deaf.get(Row, &table, 1, deleted).await.unwrap(), None);
+    let told = deaf.get(Row, &table, 1, deleted + 1).await;
+    assert!(matches!(told, Err(Error::TryLater)), "{told:?}");
+    assert_eq!(deaf.get(Row, &table, 2, 0).await.unwrap(), None);
+    let told = deaf.get(Row, &table, 2, 1).await;
+    assert!(matches!(told, Err(Error::TryLater)), "{told:?}");
+}
+
+/// When each version of a row was written, and whether the row was there.
+#[derive(Default)]
+struct History(HashMap<u64, Vec<Instant>>);
+
+impl History {
+    /// The newest version written before a moment.
+    fn at(&self, id: u64, moment: Instant) -> i64 {
+        let written = self.0.get(&id).into_iter().flatten();
+        written.filter(|at| **at <= moment).count() as i64
+    }
+}
+
+/// One client of one node: it reads at random, and remembers what it was told.
+struct Reader {
+    node: Arc<Node>,
+    table: Table,
+    history: Arc<Mutex<History>>,
+    hears: bool,
+    rng: StdRng,
+    seen: HashMap<u64, i64>,
+}
+
+impl Reader {
+    async fn read(&mut self) {
+        let id = self.rng.random_range(0..KEYS);
+        let wish = match self.rng.random_bool(0.2) {
+            true => self.history.lock().at(id, Instant::now()) + self.rng.random_range(0..2),
+            false => 0,
+        };
+        let late = if self.hears { HEARD } else { LOCAL_LIFE } + SLACK;
+        let began = Instant::now();
+        let owed = began
+            .checked_sub(late)
+            .map_or(0, |moment| self.history.lock().at(id, moment));
+        let told = match self.node.get(Row, &self.table, id, wish).await {
+            Err(Error::TryLater) => return,
+            told => told.unwrap(),
+        };
+        let seen = self.seen.entry(id).or_insert(0);
+        let least = owed.max(wish).max(*seen);
+        let version = told.unwrap_or_else(|| delete_from(least));
+        assert!(
+            version >= least,
+            "row {id}: {version}; seen {seen}, wanted {wish}, {owed} is old news"
+        );
+        assert!(
+            told.is_none_or(is_there),
+            "row {id}: {version} was a delete"
+        );
+        let newest = self.table.version(id);
+        assert!(
+            version <= newest,
+            "row {id}: absent, but {version} is not written yet"
+        );
+        *seen = version;
+    }
+}
+
+const KEYS: u64 = 3;
+/// How long a broadcast may be on its way between tasks that starve each other.
+const HEARD: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_millis(500);
+const RUN: Duration = Duration::from_secs(8);
+
+/// Every fourth version of a row is a delete.
+fn is_there(version: i64) -> bool {
+    version % 4 != 0
+}
+
+/// The first version from this one on that may be told as absent.
+fn delete_from(version: i64) -> i64 {
+    (version + 3) / 4 * 4
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stdout, reason = "a failure is repeated by its seed")]
+async fn whatever_happens_no_client_sees_an_older_value_after_a_newer_one() {
+    let seed: u64 = std::env::var("SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
+    println!("SEED={seed}");
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let (table, history) = (
+        Table::new(Duration::from_millis(5)),
+        Arc::new(Mutex::new(History::default())),
+    );
+    let (a, b, deaf) = (
+        Arc::new(Node::start(&url, &deployment).await),
+        Arc::new(Node::start(&url, &deployment).await),
+        Arc::new(Node::deaf(&url, &deployment)),
+    );
+    let until = Instant::now() + RUN;
+    let mut tasks = Vec::new();
+    for (n, (node, hears)) in [(&a, true), (&b, true), (&deaf, false)]
+        .into_iter()
+        .flat_map(|node| [node; 3])
+        .enumerate()
+    {
+        let mut reader = Reader {
+            node: Arc::clone(node),
+            table: table.clone(),
+            history: Arc::clone(&history),
+            hears,
+            rng: StdRng::seed_from_u64(seed + n as u64),
+            seen: HashMap::new(),
+        };
+        tasks.push(tokio::spawn(async move {
+            while Instant::now() < until {
+                reader.read().await;
+                let pause = reader.rng.random_range(0..4);
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+        }));
+    }
+    let mut rng = StdRng::seed_from_u64(seed + 100);
+    let mut written = 0;
+    while Instant::now() < until {
+        let (id, node) = (
+            rng.random_range(0..KEYS),
+            [&a, &b, &deaf][rng.random_range(0..3)],
+        );
+        if rng.random_bool(0.2) {
+            // As if its time were over: the value goes, what was written is remembered longer.
+            let key = node.cache.redis().key(format!("cache:row:{id}"));
+            let mut forget = cmd("HDEL");
+            forget.arg(key).arg("body");
+            let redis = node.cache.redis();
+            redis.query::<i64>(&forget).await.unwrap();
+        } else {
+            let next = history.lock().at(id, Instant::now()) + 1;
+            assert_eq!(node.write(Row, &table, id, is_there(next)).await, next);
+            history.lock().0.entry(id).or_default().push(Instant::now());
+            written += 1;
+        }
+        let pause = match rng.random_bool(0.05) {
+            true => rng.random_range(0..2_000),
+            false => rng.random_range(0..60),
+        };
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(written > 20, "{written}");
+    assert!(table.loads() > 20, "{}", table.loads());
+}
