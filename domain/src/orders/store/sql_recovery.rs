@@ -37,7 +37,9 @@ impl SqlStore {
                     };
                     let ours =
                         sale.lease_token.as_deref() == Some(&*token) && sale.lease_until > now;
-                    if !ours || sale.stage == SaleStage::Settled {
+                    // A recoverer that slept while another finished finds its announcement gone.
+                    let announced = sale.announced == sale.epoch + 1;
+                    if !ours || !announced || sale.stage == SaleStage::Settled {
                         return Ok(None);
                     }
                     if sale.stage == SaleStage::Draft {
