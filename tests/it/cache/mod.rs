@@ -17,6 +17,8 @@ use sea_orm::DbErr;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::wait::eventually;
+
 /// Rows that all wait for.
 #[derive(Clone, Copy)]
 struct Row;
@@ -63,22 +65,33 @@ struct Inner {
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
     slow: Duration,
+    /// Whether reads take anything up to `slow`, so that they overtake one another.
+    uneven: bool,
     /// A read that has read waits for a permit before it comes back; `None`: it does not.
     gate: Option<Semaphore>,
 }
 
 impl Table {
     fn new(slow: Duration) -> Self {
-        Self::gated(slow, None)
+        Self::with(slow, false, None)
     }
 
-    fn gated(slow: Duration, gate: Option<Semaphore>) -> Self {
+    fn uneven(slow: Duration) -> Self {
+        Self::with(slow, true, None)
+    }
+
+    fn gated() -> Self {
+        Self::with(Duration::ZERO, false, Some(Semaphore::new(0)))
+    }
+
+    fn with(slow: Duration, uneven: bool, gate: Option<Semaphore>) -> Self {
         Self(Arc::new(Inner {
             rows: Mutex::default(),
             loads: AtomicUsize::new(0),
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
             slow,
+            uneven,
             gate,
         }))
     }
@@ -109,8 +122,9 @@ impl Table {
         if let Some(gate) = &inner.gate {
             gate.acquire().await.unwrap().forget();
         }
+        let part = if inner.uneven { rand::random() } else { 1.0 };
         if !inner.slow.is_zero() {
-            tokio::time::sleep(inner.slow).await;
+            tokio::time::sleep(inner.slow.mul_f64(part)).await;
         }
         inner.at_once.fetch_sub(1, Ordering::SeqCst);
         Ok(row
@@ -132,9 +146,12 @@ impl Node {
         let redis = node.cache.redis();
         let mut ready = redis.subscribe("ready");
         redis.listen(node.stop.clone());
-        // The subscription tells that something may have been missed before it.
-        let heard = tokio::time::timeout(Duration::from_secs(20), ready.recv()).await;
-        heard.expect("subscribed in time").unwrap();
+        eventually(Duration::from_secs(20), "the subscription", async || {
+            redis.publish("ready", "").await.unwrap();
+            let heard = tokio::time::timeout(Duration::from_millis(100), ready.recv());
+            heard.await.is_ok()
+        })
+        .await;
         let (cache, stop) = (node.cache.clone(), node.stop.clone());
         tokio::spawn(async move { cache.run(stop).await });
         node

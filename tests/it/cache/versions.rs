@@ -9,7 +9,6 @@ use domain::infra::cache::{Error, LOCAL_LIFE};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio::sync::Semaphore;
 
 use super::{Node, Row, Table, get};
 use crate::support::stores::{shared, unique};
@@ -20,7 +19,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// A reader that has read the row on another node, then a write, then the reader comes back.
 async fn overtaken(begin_with: bool, end_with: bool) {
     let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
-    let table = Table::gated(Duration::ZERO, Some(Semaphore::new(0)));
+    let table = Table::gated();
     let gate = |permits| table.0.gate.as_ref().unwrap().add_permits(permits);
     let (writer, reader) = (
         Node::start(&url, &deployment).await,
@@ -196,35 +195,45 @@ fn delete_from(version: i64) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stdout, reason = "a failure is repeated by its seed")]
 async fn whatever_happens_no_client_sees_an_older_value_after_a_newer_one() {
+    interleave([true, true, false]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn also_when_every_broadcast_is_lost() {
+    interleave([false; 3]).await;
+}
+
+/// Reads, writes, deletes and expiries at random, on three nodes that hear the others or not.
+#[expect(clippy::print_stdout, reason = "a failure is repeated by its seed")]
+async fn interleave(hearing: [bool; 3]) {
     let seed: u64 = std::env::var("SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
     println!("SEED={seed}");
     let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
     let (table, history) = (
-        Table::new(Duration::from_millis(5)),
+        Table::uneven(Duration::from_millis(25)),
         Arc::new(Mutex::new(History::default())),
     );
-    let (a, b, deaf) = (
-        Arc::new(Node::start(&url, &deployment).await),
-        Arc::new(Node::start(&url, &deployment).await),
-        Arc::new(Node::deaf(&url, &deployment)),
-    );
+    let mut nodes = Vec::new();
+    for hears in hearing {
+        let node = match hears {
+            true => Node::start(&url, &deployment).await,
+            false => Node::deaf(&url, &deployment),
+        };
+        nodes.push(Arc::new(node));
+    }
+    let reader = |n: usize| Reader {
+        node: Arc::clone(&nodes[n % 3]),
+        table: table.clone(),
+        history: Arc::clone(&history),
+        hears: hearing[n % 3],
+        rng: StdRng::seed_from_u64(seed.wrapping_add(n as u64)),
+        seen: HashMap::new(),
+    };
     let until = Instant::now() + RUN;
     let mut tasks = Vec::new();
-    for (n, (node, hears)) in [(&a, true), (&b, true), (&deaf, false)]
-        .into_iter()
-        .flat_map(|node| [node; 3])
-        .enumerate()
-    {
-        let mut reader = Reader {
-            node: Arc::clone(node),
-            table: table.clone(),
-            history: Arc::clone(&history),
-            hears,
-            rng: StdRng::seed_from_u64(seed + n as u64),
-            seen: HashMap::new(),
-        };
+    for n in 0..12 {
+        let mut reader = reader(n);
         tasks.push(tokio::spawn(async move {
             while Instant::now() < until {
                 reader.read().await;
@@ -233,35 +242,40 @@ async fn whatever_happens_no_client_sees_an_older_value_after_a_newer_one() {
             }
         }));
     }
-    let mut rng = StdRng::seed_from_u64(seed + 100);
+    let mut rng = StdRng::seed_from_u64(seed.wrapping_add(100));
     let mut written = 0;
     while Instant::now() < until {
-        let (id, node) = (
-            rng.random_range(0..KEYS),
-            [&a, &b, &deaf][rng.random_range(0..3)],
-        );
-        if rng.random_bool(0.2) {
+        let (id, node) = (rng.random_range(0..KEYS), &nodes[rng.random_range(0..3)]);
+        if rng.random_bool(0.4) {
             // As if its time were over: the value goes, what was written is remembered longer.
-            let key = node.cache.redis().key(format!("cache:row:{id}"));
             let mut forget = cmd("HDEL");
-            forget.arg(key).arg("body");
             let redis = node.cache.redis();
+            forget.arg(redis.key(format!("cache:row:{id}"))).arg("body");
             redis.query::<i64>(&forget).await.unwrap();
         } else {
             let next = history.lock().at(id, Instant::now()) + 1;
             assert_eq!(node.write(Row, &table, id, is_there(next)).await, next);
             history.lock().0.entry(id).or_default().push(Instant::now());
             written += 1;
+            // The node that wrote is new at once.
+            if let Ok(told) = node.get(Row, &table, id, 0).await {
+                assert_eq!(
+                    told,
+                    is_there(next).then_some(next),
+                    "row {id} after its write"
+                );
+            }
         }
-        let pause = match rng.random_bool(0.05) {
+        let pause = match rng.random_bool(0.03) {
             true => rng.random_range(0..2_000),
-            false => rng.random_range(0..60),
+            false => rng.random_range(0..30),
         };
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(written > 20, "{written}");
-    assert!(table.loads() > 20, "{}", table.loads());
+    // On a machine that is busy with other tests too, something has happened all the same.
+    assert!(written >= 8, "{written} writes");
+    assert!(table.loads() >= 8, "{} loads", table.loads());
 }

@@ -6,6 +6,7 @@
 //! written in the database first; a process that dies between that and the invalidation leaves other nodes with the
 //! old value for its life in Redis.
 
+mod flights;
 mod floors;
 mod invalidate;
 mod kinds;
@@ -25,11 +26,11 @@ use tokio::sync::Semaphore;
 use super::fault::{Fault, Faulty, database_fault};
 use super::locks::Locks;
 use super::redis::Redis;
+use flights::Flight;
 use floors::Floors;
 use kinds::Facts;
 use local::Local;
 use remote::Remote;
-use tiered::Flight;
 
 pub use kinds::{Kind, Policy};
 pub use local::{LOCAL_CAPACITY, LOCAL_MOST};

@@ -2,10 +2,9 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use sea_orm::DbErr;
 
@@ -40,38 +39,13 @@ pub(super) enum Reach {
     Database,
 }
 
-/// A read on its way.
-pub(super) struct Flight {
-    number: u64,
-    answer: Shared<BoxFuture<'static, Result<Found, Error>>>,
-}
-
-/// Takes a flight from the list when it ends, however it ends.
-struct Landing {
-    cache: Cache,
-    key: (String, Reach),
-    number: u64,
-}
-
-impl Drop for Landing {
-    fn drop(&mut self) {
-        let mut flights = self.cache.inner.flights.lock();
-        if flights
-            .get(&self.key)
-            .is_some_and(|f| f.number == self.number)
-        {
-            flights.remove(&self.key);
-        }
-    }
-}
-
 type Load = dyn Fn() -> BoxFuture<'static, Result<Option<(i64, Loaded)>, DbErr>> + Send + Sync;
 type Loaded = Arc<dyn Any + Send + Sync>;
 
 /// Everything that a read needs, without its types.
 #[derive(Clone)]
-struct Work {
-    place: Place,
+pub(super) struct Work {
+    pub(super) place: Place,
     facts: Facts,
     load: Arc<Load>,
 }
@@ -179,65 +153,7 @@ impl Cache {
         Err(Error::TryLater)
     }
 
-    /// Waits for the read that is on its way, or sets out.
-    async fn join_flight(&self, work: &Work, reach: Reach) -> Result<Found, Error> {
-        let key = (work.place.key.clone(), reach);
-        let answer = {
-            let mut flights = self.inner.flights.lock();
-            match flights.get(&key) {
-                Some(flight) => flight.answer.clone(),
-                None => {
-                    let number = self.inner.next_flight.fetch_add(1, Ordering::Relaxed);
-                    let answer = self.set_out(work.clone(), reach, number);
-                    let flight = Flight {
-                        number,
-                        answer: answer.clone(),
-                    };
-                    flights.insert(key, flight);
-                    answer
-                }
-            }
-        };
-        answer.await
-    }
-
-    /// Reads in a task of its own: a reader who goes away does not take the others' answer with him.
-    fn set_out(
-        &self,
-        work: Work,
-        reach: Reach,
-        number: u64,
-    ) -> Shared<BoxFuture<'static, Result<Found, Error>>> {
-        let cache = self.clone();
-        let task = tokio::spawn(async move {
-            let _landing = Landing {
-                cache: cache.clone(),
-                key: (work.place.key.clone(), reach),
-                number,
-            };
-            cache.fetch(&work, reach).await
-        });
-        let answer = async move {
-            match task.await {
-                Ok(answer) => answer,
-                Err(e) => {
-                    let ended = DbErr::Custom(format!("a cache task ended early: {e}"));
-                    Err(Error::Database(Arc::new(ended)))
-                }
-            }
-        };
-        answer.boxed().shared()
-    }
-
-    /// Those who come from now on set out anew; those who wait learn by the floor that they must.
-    pub(super) fn detach_flights(&self, key: &str) {
-        let mut flights = self.inner.flights.lock();
-        for reach in [Reach::Any, Reach::Database] {
-            flights.remove(&(key.to_owned(), reach));
-        }
-    }
-
-    async fn fetch(&self, work: &Work, reach: Reach) -> Result<Found, Error> {
+    pub(super) async fn fetch(&self, work: &Work, reach: Reach) -> Result<Found, Error> {
         let asked = self.inner.local.ask();
         let Ok(kept) = self.inner.remote.read(&work.place, &work.facts).await else {
             count(&work.facts, "redis", "away");
