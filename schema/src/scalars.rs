@@ -6,7 +6,6 @@ use async_graphql::{
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeZone, Utc};
-use domain::vouchers::Currency;
 
 use crate::error::bad_input;
 
@@ -72,24 +71,22 @@ impl ScalarType for Decimal {
     }
 }
 
-/// A currency that is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CurrencyCode(pub Currency);
+/// The code of a currency, as the client wrote it: whoever takes one asks `Currency::parse`, and names his argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrencyCode(pub String);
 
 /// An ISO 4217 currency code in capital letters, for example "VND".
 #[Scalar]
 impl ScalarType for CurrencyCode {
     fn parse(value: Value) -> InputValueResult<Self> {
-        match &value {
-            Value::String(code) => Currency::parse(code)
-                .map(Self)
-                .map_err(|e| InputValueError::custom(e.to_string())),
-            _ => Err(InputValueError::expected_type(value)),
+        match value {
+            Value::String(code) => Ok(Self(code)),
+            other => Err(InputValueError::expected_type(other)),
         }
     }
 
     fn to_value(&self) -> Value {
-        Value::String(self.0.to_string())
+        Value::String(self.0.clone())
     }
 }
 
@@ -107,7 +104,7 @@ impl Money {
 
     /// The currency.
     async fn currency_code(&self) -> CurrencyCode {
-        CurrencyCode(self.0.currency)
+        CurrencyCode(self.0.currency.to_string())
     }
 }
 

@@ -8,7 +8,9 @@ use domain::Services;
 use domain::shops::import::ImportReport;
 use domain::shops::{GeoPoint, NearbyQuery, ShopId};
 use domain::users::{Phone, Role, Session, UserId};
-use domain::vouchers::{Currency, FlashSaleFilter, Kind, Money, NewSale, NewVoucher, VoucherId};
+use domain::vouchers::{
+    Currency, FlashSaleFilter, Kind, Money, NewSale, NewVoucher, SaleState, VoucherId,
+};
 
 use super::Opened;
 use crate::config::Config;
@@ -105,33 +107,44 @@ pub(crate) async fn seed(services: &Services) -> anyhow::Result<SeedReport> {
     let mut sales = 0;
     for (near, sale) in services.shops.nearby(query).await?.into_iter().zip(SALES) {
         let shop = ShopId(near.shop.id);
-        services
-            .shops
-            .set_owner(shop, Some(UserId(merchant.id)))
-            .await?;
-        let filter = FlashSaleFilter {
-            shop_id: Some(shop),
-            state: None,
-        };
-        if services
-            .vouchers
-            .flash_sales(filter, None, 1)
-            .await?
-            .is_empty()
-        {
-            open_sale(services, &session, shop, sale).await?;
-            sales += 1;
+        if near.shop.owner_id.is_none() {
+            let owner = Some(UserId(merchant.id));
+            services.shops.set_owner(shop, owner).await?;
         }
+        if first_sale(services, shop, None).await?.is_some() {
+            continue;
+        }
+        // A seeding that was broken off may have left a draft.
+        let voucher = match first_sale(services, shop, Some(SaleState::Draft)).await? {
+            Some(draft) => draft,
+            None => draft_sale(services, &session, shop, sale).await?,
+        };
+        publish(services, &session, voucher)
+            .await
+            .with_context(|| format!("publish {}", sale.0))?;
+        sales += 1;
     }
     Ok(SeedReport { shops, sales })
 }
 
-async fn open_sale(
+/// A sale of the shop in a state; `None` for the state: one that is published.
+async fn first_sale(
+    services: &Services,
+    shop: ShopId,
+    state: Option<SaleState>,
+) -> anyhow::Result<Option<VoucherId>> {
+    let shop_id = Some(shop);
+    let filter = FlashSaleFilter { state, shop_id };
+    let found = services.vouchers.flash_sales(filter, None, 1).await?;
+    Ok(found.first().map(|sale| VoucherId(sale.voucher_id)))
+}
+
+async fn draft_sale(
     services: &Services,
     session: &Session,
     shop: ShopId,
     sale: (&str, i64, i64, i64, i64, i64),
-) -> anyhow::Result<()> {
+) -> anyhow::Result<VoucherId> {
     let (title, price, value, total, begin, end) = sale;
     let now = services.infra().clock.now_ms();
     let dong = |minor| Currency::parse("VND").map(|currency| Money { minor, currency });
@@ -155,9 +168,7 @@ async fn open_sale(
         }),
     };
     let voucher = services.vouchers.create(session, new).await?;
-    publish(services, session, VoucherId(voucher.id))
-        .await
-        .with_context(|| format!("publish {title}"))
+    Ok(VoucherId(voucher.id))
 }
 
 /// Publishes, also while a fresh Redis is still being prepared.

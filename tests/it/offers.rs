@@ -84,7 +84,7 @@ async fn a_voucher_that_makes_no_sense_is_refused_by_the_arguments_name() {
         assert_eq!(argument, named, "{path}: {value}");
     }
     let unknown = create(&merchant, &with(&shop, "currencyCode", json!("XXX"))).await;
-    assert!(unknown.code().is_some(), "{}", unknown.body);
+    unknown.expect_code("BAD_INPUT");
     let past = json!({ "startsAt": at(Duration::hours(-2)), "endsAt": at(Duration::hours(-1)), "total": 5 });
     create(&merchant, &with(&shop, "sale", past))
         .await
@@ -147,6 +147,13 @@ async fn a_voucher_that_makes_no_sense_is_refused_by_the_arguments_name() {
             seen.list("flashSales.edges").len()
         ),
         (1, 1)
+    );
+    let close = "mutation($id: ID!) { closeShop(input: { shopId: $id }) { shop { status } } }";
+    merchant.gql(close, json!({ "id": shop })).await.data();
+    let closed = create(&merchant, &offer(&shop)).await;
+    assert_eq!(
+        closed.expect_code("BAD_INPUT")["extensions"]["argument"],
+        "input.shopId"
     );
     app.finish().await;
 }

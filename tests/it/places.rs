@@ -326,3 +326,133 @@ async fn lists_come_in_whole_pages_in_each_order_and_names_are_searched_as_writt
         app.finish().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_mends_the_index_and_leaves_alone_what_a_merchant_describes() {
+    let app = TestApp::start().await;
+    import_places(&app).await;
+    let client = app.client();
+    let before = walk(&client, &around(300), 50).await;
+    // As an import leaves it that was killed between the database and Redis.
+    let ids: Vec<String> = shop::Entity::find()
+        .all(app.db())
+        .await
+        .unwrap()
+        .iter()
+        .map(|s| s.id.to_string())
+        .collect();
+    let mut forget = deadpool_redis::redis::cmd("ZREM");
+    forget.arg(app.redis().key("geo:shops:all")).arg(ids);
+    app.redis().query::<i64>(&forget).await.unwrap();
+    assert!(walk(&client, &around(300), 50).await.is_empty());
+
+    let (nearest, _) = &before[0];
+    let number = schema::scalars::parse_id(&nearest.as_str().into(), "Shop", "id").unwrap();
+    let merchant = app.merchant().await;
+    let owner = Some(domain::users::UserId(merchant.id));
+    let shops = &app.services().shops;
+    shops
+        .set_owner(domain::shops::ShopId(number), owner)
+        .await
+        .unwrap();
+    let place = shop::Entity::find_by_id(number)
+        .one(app.db())
+        .await
+        .unwrap()
+        .unwrap();
+    let input = json!({ "shopId": nearest, "name": "Renamed by its merchant",
+        "typeId": schema::scalars::global_id("ShopType", place.type_id).to_string(),
+        "location": { "latitude": place.latitude, "longitude": place.longitude } });
+    let update =
+        "mutation($input: UpdateShopInput!) { updateShop(input: $input) { shop { name } } }";
+    app.as_user(&merchant)
+        .gql(update, json!({ "input": input }))
+        .await
+        .data();
+
+    let export = std::fs::File::open(DATA).unwrap();
+    let report = shops.import(export, |_, _| {}).await.unwrap();
+    assert_eq!(
+        report.to_string(),
+        "imported 0, unchanged 800, skipped 26 (no name: 26)"
+    );
+    assert_eq!(walk(&client, &around(300), 50).await, before);
+    let seen = client
+        .gql(
+            "query($id: ID!) { shop(id: $id) { name } }",
+            json!({ "id": nearest }),
+        )
+        .await;
+    assert_eq!(seen.text("shop.name"), "Renamed by its merchant");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn seeding_again_changes_nothing() {
+    let stores = Stores::create(Store::MariaDb).await;
+    let env = stores.env();
+    let first = run(&["seed"], &env).await;
+    assert!(
+        first.stdout.starts_with(
+            "shops: imported 800, unchanged 0, skipped 26 (no name: 26)\nflash sales published: 4\n"
+        ),
+        "{first:?}"
+    );
+    let conn = connect(stores.database_url.as_ref().unwrap()).await;
+    let shops = shop::Entity::find().all(&conn).await.unwrap();
+    let sales = entity::sale::Entity::find().all(&conn).await.unwrap();
+    assert_eq!(shops.iter().filter(|s| s.owner_id.is_some()).count(), 4);
+    let again = run(&["seed"], &env).await;
+    assert!(
+        again.stdout.starts_with(
+            "shops: imported 0, unchanged 800, skipped 26 (no name: 26)\nflash sales published: 0\n"
+        ),
+        "{again:?}"
+    );
+    assert_eq!(shop::Entity::find().all(&conn).await.unwrap(), shops);
+    assert_eq!(
+        entity::sale::Entity::find().all(&conn).await.unwrap(),
+        sales
+    );
+    conn.close().await.unwrap();
+    stores.drop_database().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shop_on_the_very_edge_of_the_map_is_found_from_both_sides_of_it() {
+    let app = TestApp::start().await;
+    let merchant = app.as_user(&app.merchant().await);
+    let (id, client) = (create_shop(&merchant).await, app.client());
+    let update = "mutation($input: UpdateShopInput!) { updateShop(input: $input) { shop { location { latitude longitude } } } }";
+    let shop_type = client
+        .gql("{ shopTypes { id } }", Value::Null)
+        .await
+        .text("shopTypes.0.id")
+        .to_owned();
+    for (place, elsewhere) in [
+        ((12.5, 180.0), [(12.5, -179.9999), (12.5, 179.9999)]),
+        ((12.5, -180.0), [(12.5, 179.9999), (12.5, 180.0)]),
+        ((85.051_128_78, 105.0), [(85.051, 105.0), (85.05, 105.0)]),
+        (
+            (-85.051_128_78, 180.0),
+            [(-85.051, -179.9999), (-85.05, 180.0)],
+        ),
+    ] {
+        let input = json!({ "shopId": id, "name": "At the edge", "typeId": shop_type,
+            "location": { "latitude": place.0, "longitude": place.1 } });
+        let moved = merchant.gql(update, json!({ "input": input })).await;
+        assert_eq!(
+            moved.at("updateShop.shop.location"),
+            &json!({ "latitude": place.0, "longitude": place.1 }),
+            "it is where its merchant says"
+        );
+        for (latitude, longitude) in elsewhere {
+            let around = format!(
+                "center: {{ latitude: {latitude}, longitude: {longitude} }}, radiusMeters: 150"
+            );
+            let found = walk(&client, &around, 5).await;
+            assert_eq!(found.len(), 1, "{place:?} from {latitude}, {longitude}");
+        }
+    }
+    app.finish().await;
+}

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use deadpool_redis::redis::{Cmd, cmd, pipe};
 use entity::shop::{self, ShopStatus};
+use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use uuid::Uuid;
 
@@ -20,6 +21,15 @@ pub const RADIUS_MAX_M: u32 = 50_000;
 const SLACK_M: f64 = 2.0;
 /// Shops written to the index in one go.
 const REBUILD_PAGE: u64 = 1_000;
+/// How long the unfinished index of a builder that died stays in Redis, in seconds. Far more than a page takes.
+const UNFINISHED_SECS: i64 = 3_600;
+/// A shop changed this long before a rebuild began may have been committed after the rebuild read it, in milliseconds.
+/// Longer than any transaction may stand still.
+const COMMIT_LAG_MS: i64 = 60_000;
+/// The index ends a millimetre before the bounds of a place, in degrees: see `in_index`.
+const INDEX_LATITUDE_MAX: f64 = 85.051_128_77;
+/// From here on east a place lies on the date line for the index, in degrees: see `in_index`.
+const INDEX_DATE_LINE: f64 = 179.999_999_99;
 
 /// A place on earth that the index can hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,22 +119,43 @@ impl Shops {
         }
     }
 
-    /// Builds the index anew from the database, and replaces the old one in one step a type.
+    /// Builds the index anew from the database, and replaces the old one in one step. Answers how many shops it holds.
+    ///
+    /// Shops that change meanwhile are put right at the end: what their writers told the old index went with it.
     ///
     /// # Errors
-    /// Trouble of a store; the old index stays.
+    /// Trouble of a store; an index that was missing is still missing then.
     pub async fn rebuild_geo_index(&self) -> Result<u64, Error> {
+        let began = self.infra.clock.now_ms();
+        let (filled, indexed) = self.fill_new_index().await?;
+        let mut keys = vec![self.all_key()];
+        let types = self.load_types().await?;
+        keys.extend(types.iter().map(|t| self.type_key(ShopTypeId(t.id))));
+        let mut swap = pipe();
+        swap.atomic();
+        for key in keys.iter().filter(|key| !filled.contains_key(*key)) {
+            swap.cmd("DEL").arg(key).ignore();
+        }
+        for (key, temporary) in &filled {
+            swap.cmd("RENAME").arg(temporary).arg(key).ignore();
+            swap.cmd("PERSIST").arg(key).ignore();
+        }
+        self.infra.redis.query_pipe::<()>(&swap).await?;
+        self.catch_up(began - COMMIT_LAG_MS).await?;
+        let mut built = cmd("SET");
+        built.arg(self.built_key()).arg(indexed);
+        self.infra.redis.query::<()>(&built).await?;
+        Ok(indexed)
+    }
+
+    /// Fills keys that nobody reads yet; answers them by the keys that they are for.
+    async fn fill_new_index(&self) -> Result<(HashMap<String, String>, u64), Error> {
         let token = Uuid::new_v4().simple().to_string();
         let mut filled: HashMap<String, String> = HashMap::new();
         let (mut after, mut indexed) = (0, 0);
         loop {
-            let page = shop::Entity::find()
-                .filter(shop::Column::Status.eq(ShopStatus::Open))
-                .filter(shop::Column::Id.gt(after))
-                .order_by_asc(shop::Column::Id)
-                .limit(REBUILD_PAGE)
-                .all(self.infra.db.conn())
-                .await?;
+            let open = shop::Column::Status.eq(ShopStatus::Open);
+            let page = self.page(open, after).await?;
             let Some(last) = page.last() else { break };
             after = last.id;
             indexed += page.len() as u64;
@@ -137,26 +168,68 @@ impl Shops {
                     adds.add_command(add(temporary, shop)).ignore();
                 }
             }
+            for temporary in filled.values() {
+                adds.cmd("EXPIRE")
+                    .arg(temporary)
+                    .arg(UNFINISHED_SECS)
+                    .ignore();
+            }
             self.infra.redis.query_pipe::<()>(&adds).await?;
         }
-        let mut swap = pipe();
-        swap.atomic();
-        for (key, temporary) in &filled {
-            swap.cmd("RENAME").arg(temporary).arg(key).ignore();
+        Ok((filled, indexed))
+    }
+
+    /// Indexes the shops that were made or changed since.
+    async fn catch_up(&self, since_ms: i64) -> Result<(), Error> {
+        let mut after = 0;
+        loop {
+            let changed = shop::Column::UpdatedAt.gte(since_ms);
+            let page = self.page(changed, after).await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = last.id;
+            self.index(&page).await?;
         }
-        swap.cmd("SET")
-            .arg(self.infra.redis.key("geo:shops:built"))
-            .arg(indexed)
-            .ignore();
-        self.infra.redis.query_pipe::<()>(&swap).await?;
-        Ok(indexed)
+    }
+
+    async fn page(&self, which: Expr, after: i64) -> Result<Vec<Shop>, Error> {
+        let page = shop::Entity::find()
+            .filter(which)
+            .filter(shop::Column::Id.gt(after))
+            .order_by_asc(shop::Column::Id)
+            .limit(REBUILD_PAGE);
+        Ok(page.all(self.infra.db.conn()).await?)
     }
 
     /// Brings shops into the index, or out of it when they are closed.
     ///
+    /// Two who change a shop at once may come here in another order than to the database. So everybody looks at the
+    /// database again afterwards, and whoever is last leaves the index right.
+    ///
     /// # Errors
-    /// Trouble of Redis; the index is then behind the database.
+    /// Trouble of a store; the index is then behind the database.
     pub async fn index(&self, shops: &[Shop]) -> Result<(), Error> {
+        let mut behind = shops.to_vec();
+        while !behind.is_empty() {
+            self.write_index(&behind).await?;
+            let ids: Vec<ShopId> = behind.iter().map(|shop| ShopId(shop.id)).collect();
+            let written: HashMap<i64, Shop> = behind.drain(..).map(|s| (s.id, s)).collect();
+            for now in self.get_many(&ids).await? {
+                let Some(then) = written.get(&now.id).filter(|s| s.version != now.version) else {
+                    continue;
+                };
+                if then.type_id != now.type_id {
+                    self.unindex(ShopId(now.id), ShopTypeId(then.type_id))
+                        .await?;
+                }
+                behind.push(now);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_index(&self, shops: &[Shop]) -> Result<(), Error> {
         let mut changes = pipe();
         for shop in shops {
             for key in self.index_keys(ShopTypeId(shop.type_id)) {
@@ -180,17 +253,21 @@ impl Shops {
         Ok(())
     }
 
-    /// A fresh Redis has no index: it is built once, by whoever asks first.
+    /// A fresh Redis has no index: it is built once, by whoever asks first; others of this process wait for it.
     async fn require_index(&self) -> Result<(), Error> {
-        let built: bool = self
-            .infra
-            .redis
-            .query(cmd("EXISTS").arg(self.infra.redis.key("geo:shops:built")))
-            .await?;
-        if !built {
+        if self.is_index_built().await? {
+            return Ok(());
+        }
+        let _alone = self.rebuilding.lock().await;
+        if !self.is_index_built().await? {
             self.rebuild_geo_index().await?;
         }
         Ok(())
+    }
+
+    async fn is_index_built(&self) -> Result<bool, Error> {
+        let redis = &self.infra.redis;
+        Ok(redis.query(cmd("EXISTS").arg(self.built_key())).await?)
     }
 
     async fn candidates(
@@ -201,12 +278,13 @@ impl Shops {
         let key = query
             .type_id
             .map_or_else(|| self.all_key(), |id| self.type_key(id));
+        let center = in_index(query.center);
         let mut search = cmd("GEOSEARCH");
         search
             .arg(key)
             .arg("FROMLONLAT")
-            .arg(query.center.longitude)
-            .arg(query.center.latitude);
+            .arg(center.longitude)
+            .arg(center.latitude);
         search
             .arg("BYRADIUS")
             .arg(f64::from(query.radius_meters) + SLACK_M)
@@ -265,6 +343,11 @@ impl Shops {
         [self.all_key(), self.type_key(shop_type)]
     }
 
+    /// String, the number of shops of the index when it was built; there if there is an index. No time to live.
+    fn built_key(&self) -> String {
+        self.infra.redis.key("geo:shops:built")
+    }
+
     /// Sorted set of all open shops by place; no time to live.
     fn all_key(&self) -> String {
         self.infra.redis.key("geo:shops:all")
@@ -277,12 +360,30 @@ impl Shops {
 }
 
 fn add(key: &str, shop: &Shop) -> Cmd {
+    let place = in_index(GeoPoint {
+        latitude: shop.latitude,
+        longitude: shop.longitude,
+    });
     let mut add = cmd("GEOADD");
     add.arg(key)
-        .arg(shop.longitude)
-        .arg(shop.latitude)
+        .arg(place.longitude)
+        .arg(place.latitude)
         .arg(shop.id);
     add
+}
+
+/// A place as the index takes it, at most a millimetre off.
+///
+/// For the greatest longitude and latitude Redis (7.0) counts one cell too many, and no search from elsewhere looks
+/// into that one. So the date line is 180° west here, and the poles' ends are a little nearer to the equator.
+fn in_index(place: GeoPoint) -> GeoPoint {
+    let date_line = place.longitude >= INDEX_DATE_LINE;
+    GeoPoint {
+        latitude: place
+            .latitude
+            .clamp(-INDEX_LATITUDE_MAX, INDEX_LATITUDE_MAX),
+        longitude: if date_line { -180.0 } else { place.longitude },
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +406,24 @@ mod tests {
         }
         assert!(GeoPoint::new(0.0, 0.0).is_ok());
         assert!(GeoPoint::new(LATITUDE_MAX, -180.0).is_ok());
+    }
+
+    #[test]
+    fn the_edges_of_the_index_are_inside_it_and_hardly_move() {
+        for (latitude, longitude) in [
+            (LATITUDE_MAX, 180.0),
+            (-LATITUDE_MAX, -180.0),
+            (12.5, 180.0),
+            (0.0, 0.0),
+            (21.0287, 105.8524),
+        ] {
+            let place = GeoPoint::new(latitude, longitude).unwrap();
+            let indexed = in_index(place);
+            assert!(indexed.longitude < 180.0 && indexed.latitude < LATITUDE_MAX);
+            assert!(place.distance_m(&indexed) < 0.002, "{place:?} {indexed:?}");
+        }
+        let lake = GeoPoint::new(21.0287, 105.8524).unwrap();
+        assert_eq!(in_index(lake), lake);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Taking shops from an OpenStreetMap export: Overpass JSON, or GeoJSON points. The same export again changes
-//! nothing.
+//! Taking shops from an export. The same export again changes nothing. What is in an export is read in `osm`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -8,21 +7,14 @@ use std::io::Read;
 use entity::shop::{self, ShopStatus};
 use entity::shop_type;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
-use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::cached::{AllTypes, ShopById};
-use super::{Error, GeoPoint, Shop, ShopDetails, ShopId, ShopTypeId, Shops, new_shop};
+use super::osm::{Place, read, title};
+use super::{Error, Shop, ShopDetails, ShopId, ShopTypeId, Shops, new_shop};
 use crate::infra::db::is_unique_violation;
 
-/// Elements written in one transaction.
+/// Places written in one go: few enough for one statement's parameters, many enough that the way does not count.
 const CHUNK: usize = 500;
-/// Texts of an export are cut to what their columns take, in characters.
-const NAME_CHARS: usize = 255;
-
-/// The tag keys that say what a place is, in the order they are looked at, with the words put before their values.
-const KIND_TAGS: [&str; 6] = ["amenity", "shop", "tourism", "leisure", "craft", "office"];
-
 /// What an import did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
@@ -30,7 +22,7 @@ pub struct ImportReport {
     pub imported: u64,
     /// Shops that were there and changed.
     pub updated: u64,
-    /// Shops that were there as they are.
+    /// Shops that were there as they are, or that their merchants describe themselves.
     pub unchanged: u64,
     /// Elements left out, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
@@ -59,57 +51,11 @@ impl fmt::Display for ImportReport {
     }
 }
 
-#[derive(Deserialize)]
-struct Export {
-    elements: Option<Vec<Element>>,
-    features: Option<Vec<Feature>>,
-}
-
-#[derive(Deserialize)]
-struct Element {
-    #[serde(rename = "type")]
-    kind: String,
-    id: i64,
-    lat: Option<f64>,
-    lon: Option<f64>,
-    center: Option<Center>,
-    #[serde(default)]
-    tags: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
-struct Center {
-    lat: f64,
-    lon: f64,
-}
-
-#[derive(Deserialize)]
-struct Feature {
-    id: Option<Value>,
-    geometry: Option<Geometry>,
-    properties: Option<Map<String, Value>>,
-}
-
-#[derive(Deserialize)]
-struct Geometry {
-    #[serde(rename = "type")]
-    kind: String,
-    coordinates: Value,
-}
-
-/// A place of an export that can be a shop.
-struct Place {
-    source: String,
-    name: String,
-    kind: String,
-    location: GeoPoint,
-    address: Option<String>,
-    area: Option<String>,
-    open_hours: Option<String>,
-}
-
 impl Shops {
-    /// Imports an export; `progress` hears how many elements of how many are done.
+    /// Imports an export: OpenStreetMap's Overpass JSON, or GeoJSON points. `progress` hears how many elements of how
+    /// many are done.
+    ///
+    /// A shop that a merchant runs is left as its merchant describes it.
     ///
     /// # Errors
     /// `BadExport` when it cannot be read, before anything is written; trouble of a store, with whole chunks done.
@@ -132,7 +78,16 @@ impl Shops {
         let types = self.types_for(&places).await?;
         let mut done = total - places.len() as u64;
         for chunk in places.chunks(CHUNK) {
-            self.import_chunk(chunk, &types, &mut report).await?;
+            let done_in_chunk = match self.import_chunk(chunk, &types).await {
+                // Another import at the same time brought some of these: now they are known.
+                Err(Error::Database(e)) if is_unique_violation(&e) => {
+                    self.import_chunk(chunk, &types).await
+                }
+                result => result,
+            }?;
+            report.imported += done_in_chunk.imported;
+            report.updated += done_in_chunk.updated;
+            report.unchanged += done_in_chunk.unchanged;
             done += chunk.len() as u64;
             progress(done, total);
         }
@@ -143,52 +98,64 @@ impl Shops {
         &self,
         places: &[Place],
         types: &HashMap<String, ShopTypeId>,
-        report: &mut ImportReport,
-    ) -> Result<(), Error> {
+    ) -> Result<ImportReport, Error> {
+        let known = self.by_source(places).await?;
+        let now = self.infra.clock.now_ms();
+        let (mut new, mut changed, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        for place in places {
+            let details = place.details(types);
+            match known.get(&place.source) {
+                None => {
+                    let mut shop = new_shop(self.infra.ids.next()?, None, &details, now);
+                    shop.source = Some(place.source.clone());
+                    new.push(shop);
+                }
+                Some(shop) if shop.owner_id.is_some() || place.is_as(shop, &details) => {
+                    kept.push(shop.clone());
+                }
+                Some(shop) => changed.push((shop.clone(), details)),
+            }
+        }
+        let report = ImportReport {
+            imported: new.len() as u64,
+            updated: changed.len() as u64,
+            unchanged: kept.len() as u64,
+            skipped: BTreeMap::new(),
+        };
+        self.insert(&new).await?;
+        for (shop, details) in changed {
+            self.overwrite(shop, details).await?;
+        }
+        // Also those that are as they were: an import that was broken off may have left them out of the index.
+        kept.extend(new);
+        self.index(&kept).await?;
+        Ok(report)
+    }
+
+    async fn by_source(&self, places: &[Place]) -> Result<HashMap<String, Shop>, Error> {
         let sources = places.iter().map(|p| p.source.as_str());
         let known = shop::Entity::find()
             .filter(shop::Column::Source.is_in(sources))
             .all(self.infra.db.conn())
             .await?;
-        let known: HashMap<String, Shop> = known
+        let with_source = known
             .into_iter()
-            .filter_map(|s| Some((s.source.clone()?, s)))
-            .collect();
-        let (mut new, mut changed) = (Vec::new(), Vec::new());
-        for place in places {
-            let details = place.details(types);
-            match known.get(&place.source) {
-                None => {
-                    let mut shop = new_shop(
-                        self.infra.ids.next()?,
-                        None,
-                        &details,
-                        self.infra.clock.now_ms(),
-                    );
-                    shop.source = Some(place.source.clone());
-                    new.push(shop);
-                }
-                Some(shop) if place.is_as(shop, &details) => report.unchanged += 1,
-                Some(shop) => changed.push((shop.clone(), details)),
-            }
+            .filter_map(|s| Some((s.source.clone()?, s)));
+        Ok(with_source.collect())
+    }
+
+    async fn insert(&self, new: &[Shop]) -> Result<(), Error> {
+        if new.is_empty() {
+            return Ok(());
         }
-        let (imported, updated) = (new.len() as u64, changed.len() as u64);
-        if !new.is_empty() {
-            let rows = new.iter().cloned().map(IntoActiveModel::into_active_model);
-            shop::Entity::insert_many(rows)
-                .exec_without_returning(self.infra.db.conn())
-                .await?;
-            for shop in &new {
-                let id = ShopId(shop.id);
-                self.infra.cache.invalidate(ShopById, &id, 1).await;
-            }
-            self.index(&new).await?;
+        let rows = new.iter().cloned().map(IntoActiveModel::into_active_model);
+        shop::Entity::insert_many(rows)
+            .exec_without_returning(self.infra.db.conn())
+            .await?;
+        for shop in new {
+            let id = ShopId(shop.id);
+            self.infra.cache.invalidate(ShopById, &id, 1).await;
         }
-        for (shop, details) in changed {
-            self.overwrite(shop, details).await?;
-        }
-        report.imported += imported;
-        report.updated += updated;
         Ok(())
     }
 
@@ -277,162 +244,9 @@ impl Place {
     }
 }
 
-/// Reads an export: the places that can be shops, each source once, and what is left out.
-fn read(text: &str) -> Result<(Vec<Place>, BTreeMap<&'static str, u64>), Error> {
-    let export: Export = serde_json::from_str(text).map_err(|e| Error::BadExport(e.to_string()))?;
-    let mut elements = export.elements;
-    if let Some(features) = export.features {
-        elements
-            .get_or_insert_default()
-            .extend(features.into_iter().map(from_feature));
-    }
-    let elements = elements
-        .ok_or_else(|| Error::BadExport("neither \"elements\" nor \"features\"".to_owned()))?;
-    let (mut places, mut skipped, mut seen) = (
-        Vec::new(),
-        BTreeMap::new(),
-        std::collections::HashSet::new(),
-    );
-    for element in elements {
-        match place(&element) {
-            Ok(place) if !seen.insert(place.source.clone()) => {
-                *skipped.entry("repeated").or_insert(0) += 1
-            }
-            Ok(place) => places.push(place),
-            Err(reason) => *skipped.entry(reason).or_insert(0) += 1,
-        }
-    }
-    Ok((places, skipped))
-}
-
-fn from_feature(feature: Feature) -> Element {
-    let point = feature
-        .geometry
-        .filter(|g| g.kind == "Point")
-        .map(|g| g.coordinates)
-        .unwrap_or_default();
-    let id = match feature.id {
-        Some(Value::Number(n)) => format!("feature/{n}"),
-        Some(Value::String(s)) => s,
-        _ => String::new(),
-    };
-    let (kind, number) = id.rsplit_once('/').unwrap_or(("feature", &id));
-    Element {
-        kind: kind.to_owned(),
-        id: number.parse().unwrap_or(0),
-        lat: point.get(1).and_then(Value::as_f64),
-        lon: point.get(0).and_then(Value::as_f64),
-        center: None,
-        tags: feature.properties.unwrap_or_default(),
-    }
-}
-
-fn place(element: &Element) -> Result<Place, &'static str> {
-    let tag = |key: &str| {
-        element
-            .tags
-            .get(key)
-            .and_then(Value::as_str)
-            .map(str::trim)
-            .filter(|v| !v.is_empty())
-    };
-    let center = element.center.as_ref();
-    let latitude = element
-        .lat
-        .or(center.map(|c| c.lat))
-        .ok_or("no coordinates")?;
-    let longitude = element
-        .lon
-        .or(center.map(|c| c.lon))
-        .ok_or("no coordinates")?;
-    let location = GeoPoint::new(latitude, longitude).map_err(|_| "coordinates out of range")?;
-    let any_name = || {
-        let mut names = element
-            .tags
-            .iter()
-            .filter(|(key, _)| key.starts_with("name:"));
-        names.find_map(|(_, value)| value.as_str().map(str::trim).filter(|v| !v.is_empty()))
-    };
-    let name = tag("name")
-        .or_else(|| tag("name:en"))
-        .or_else(any_name)
-        .or_else(|| tag("brand"))
-        .ok_or("no name")?;
-    if element.id == 0 {
-        return Err("no id");
-    }
-    let kind = KIND_TAGS.iter().find_map(|key| tag(key)).unwrap_or("other");
-    let street = tag("addr:street").map(|street| match tag("addr:housenumber") {
-        Some(number) => format!("{number} {street}"),
-        None => street.to_owned(),
-    });
-    Ok(Place {
-        source: format!("osm:{}/{}", element.kind, element.id),
-        name: cut(name, NAME_CHARS),
-        kind: cut(kind, 64).to_lowercase(),
-        location,
-        address: street
-            .or_else(|| tag("addr:full").map(str::to_owned))
-            .map(|a| cut(&a, NAME_CHARS)),
-        area: tag("addr:district")
-            .or_else(|| tag("addr:city"))
-            .map(|a| cut(a, 128)),
-        open_hours: tag("opening_hours").map(|h| cut(h, NAME_CHARS)),
-    })
-}
-
-/// A text without what `check_text` refuses, cut to a number of characters.
-fn cut(text: &str, chars: usize) -> String {
-    let harmless =
-        |c: &char| *c != '\0' && !matches!(*c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(harmless).take(chars).collect()
-}
-
-/// `fast_food` → `Fast food`.
-fn title(code: &str) -> String {
-    let words = code.replace('_', " ");
-    let mut characters = words.chars();
-    characters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(characters).collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_found_where_it_is_and_what_has_none_is_left_out() {
-        let export = r#"{"elements":[
-            {"type":"node","id":1,"lat":21.0,"lon":105.8,"tags":{"amenity":"cafe","name":"A"}},
-            {"type":"node","id":2,"lat":21.0,"lon":105.8,"tags":{"amenity":"cafe","name:vi":"B","name:en":"C"}},
-            {"type":"node","id":3,"lat":21.0,"lon":105.8,"tags":{"amenity":"cafe","name:vi":"D"}},
-            {"type":"way","id":4,"center":{"lat":21.0,"lon":105.8},"tags":{"amenity":"fast_food","brand":"E"}},
-            {"type":"node","id":5,"lat":21.0,"lon":105.8,"tags":{"amenity":"cafe"}},
-            {"type":"node","id":6,"tags":{"name":"F"}},
-            {"type":"node","id":1,"lat":21.0,"lon":105.8,"tags":{"name":"A"}}
-        ]}"#;
-        let (places, skipped) = read(export).unwrap();
-        let names: Vec<_> = places
-            .iter()
-            .map(|p| (p.name.as_str(), p.source.as_str()))
-            .collect();
-        assert_eq!(
-            names,
-            [
-                ("A", "osm:node/1"),
-                ("C", "osm:node/2"),
-                ("D", "osm:node/3"),
-                ("E", "osm:way/4")
-            ]
-        );
-        assert_eq!(
-            skipped,
-            BTreeMap::from([("no name", 1), ("no coordinates", 1), ("repeated", 1)])
-        );
-        assert!(read("[]").is_err());
-        assert!(read("{}").is_err());
-    }
 
     #[test]
     fn the_report_says_what_was_taken_and_what_was_not() {

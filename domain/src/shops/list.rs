@@ -1,8 +1,12 @@
 //! Lists of shops, by keyset: a page begins after the last shop of the one before, whatever was added meanwhile.
 
 use entity::shop::{self, Column, ShopStatus};
-use sea_orm::sea_query::{Expr, ExprTrait, Func, LikeExpr};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, Order, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::sea_query::extension::postgres::PgBinOper;
+use sea_orm::sea_query::extension::sqlite::SqliteExpr;
+use sea_orm::sea_query::{Expr, ExprTrait, Func};
+use sea_orm::{
+    ColumnTrait, Condition, DbBackend, EntityTrait, Order, QueryFilter, QueryOrder, QuerySelect,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Shop, ShopId, ShopTypeId, Shops};
@@ -111,8 +115,7 @@ impl Shops {
             shops = shops.filter(Column::TypeId.eq(shop_type.0));
         }
         if let Some(part) = &filter.name_contains {
-            let pattern = LikeExpr::new(format!("%{}%", escaped(&part.to_lowercase()))).escape('!');
-            shops = shops.filter(Expr::expr(Func::lower(Expr::col(Column::Name))).like(pattern));
+            shops = shops.filter(name_contains(self.infra.db.backend(), part));
         }
         if let Some(key) = after {
             shops = shops.filter(sort.after(key));
@@ -122,6 +125,34 @@ impl Shops {
             .order_by(Column::Id, sort.order())
             .limit(limit);
         Ok(shops.all(self.infra.db.conn()).await?)
+    }
+}
+
+/// The rule that a name contains a text, whatever the case of either and of whatever script.
+fn name_contains(backend: DbBackend, text: &str) -> Expr {
+    let name = Expr::col(Column::Name);
+    match backend {
+        // Its LOWER and LIKE know the case of ASCII only: with them "quán" would not find "QUÁN".
+        DbBackend::Sqlite => {
+            let pattern = in_any_case(text, |c| match c {
+                '*' | '?' | '[' => format!("[{c}]"),
+                _ => c.to_string(),
+            });
+            name.glob(format!("*{pattern}*"))
+        }
+        // Its LOWER knows the letters of its locale, which is often "C": ASCII only.
+        DbBackend::Postgres => {
+            let pattern = in_any_case(text, |c| {
+                let escape = if c.is_ascii_punctuation() { "\\" } else { "" };
+                format!("{escape}{c}")
+            });
+            name.binary(PgBinOper::Regex, pattern)
+        }
+        _ => {
+            let pattern = Expr::value(format!("%{}%", escaped(text)));
+            let sides = [name, pattern].map(|side| Func::lower(side).into());
+            Expr::cust_with_exprs("? LIKE ? ESCAPE '!'", sides)
+        }
     }
 }
 
@@ -137,10 +168,68 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
+/// A pattern in which each letter stands for its other case too, `[aA]`, and all else for itself, as `literal` writes it.
+fn in_any_case(text: &str, literal: impl Fn(char) -> String) -> String {
+    let mut pattern = String::with_capacity(text.len() * 4);
+    for character in text.chars() {
+        let cases = cases(character);
+        if cases.len() > 1 {
+            pattern.push('[');
+            pattern.extend(cases);
+            pattern.push(']');
+        } else {
+            pattern.push_str(&literal(character));
+        }
+    }
+    pattern
+}
+
+/// A character in each case that is one character.
+fn cases(character: char) -> Vec<char> {
+    let mut cases = vec![character];
+    let one = |mut of: Vec<char>| if of.len() == 1 { of.pop() } else { None };
+    let lower = one(character.to_lowercase().collect());
+    let upper = one(character.to_uppercase().collect());
+    for other in lower.into_iter().chain(upper) {
+        if !cases.contains(&other) {
+            cases.push(other);
+        }
+    }
+    cases
+}
+
 #[cfg(test)]
 mod tests {
+    use sea_orm::QueryTrait;
+
+    use super::*;
+
+    fn rule(backend: DbBackend, text: &str) -> String {
+        let query = shop::Entity::find().filter(name_contains(backend, text));
+        let sql = query.build(backend).to_string();
+        sql.split_once("WHERE ").unwrap().1.to_owned()
+    }
+
     #[test]
     fn wildcards_of_a_name_mean_themselves() {
-        assert_eq!(super::escaped("100%_!"), "100!%!_!!");
+        assert_eq!(escaped("100%_!"), "100!%!_!!");
+        assert_eq!(
+            rule(DbBackend::Sqlite, "1*?[]^-%_"),
+            r#""name" GLOB '*1[*][?][[]]^-%_*'"#
+        );
+        let postgres = rule(DbBackend::Postgres, "1.(*[^$|%_]");
+        assert!(
+            postgres.contains(r"1\\.\\(\\*\\[\\^\\$\\|\\%\\_\\]"),
+            "{postgres}"
+        );
+        let mysql = rule(DbBackend::MySql, "100%");
+        assert_eq!(mysql, "LOWER(`name`) LIKE LOWER('%100!%%') ESCAPE '!'");
+    }
+
+    #[test]
+    fn a_letter_stands_for_its_other_case_in_any_script() {
+        let pattern = |text| in_any_case(text, |c| c.to_string());
+        assert_eq!(pattern("quÁ đ1"), "[qQ][uU][Áá] [đĐ]1");
+        assert_eq!(pattern("河ß"), "河ß");
     }
 }

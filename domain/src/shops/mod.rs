@@ -4,6 +4,9 @@ mod cached;
 pub mod geo;
 pub mod import;
 mod list;
+mod osm;
+
+use std::sync::Arc;
 
 use deadpool_redis::redis::RedisError;
 use entity::shop::{self, ShopStatus};
@@ -92,7 +95,9 @@ impl Faulty for Error {
     fn fault(&self) -> Fault {
         match self {
             Self::NoSuchShop => Fault::NotFound,
-            Self::NoSuchType => Fault::BadInput { argument: "typeId" },
+            Self::NoSuchType => Fault::BadInput {
+                argument: "input.typeId",
+            },
             Self::Forbidden => Fault::Forbidden,
             Self::BadPoint => Fault::BadInput { argument: "center" },
             Self::BadRadius => Fault::BadInput {
@@ -132,12 +137,17 @@ pub struct ShopDetails {
 #[derive(Clone)]
 pub struct Shops {
     infra: Infra,
+    /// Held by whoever of this process builds the index of places.
+    rebuilding: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Shops {
     /// Makes the concept.
     pub fn new(infra: Infra) -> Self {
-        Self { infra }
+        Self {
+            infra,
+            rebuilding: Arc::default(),
+        }
     }
 
     /// A shop as the database has it now, for what decides.

@@ -16,7 +16,7 @@ use crate::infra::cache;
 use crate::infra::fault::{Fault, Faulty, database_fault};
 use crate::infra::ids::IdsError;
 use crate::infra::text::{TextError, check_text};
-use crate::shops::{ShopId, Shops};
+use crate::shops::{self, ShopId, Shops};
 use crate::users::{Role, Session};
 use cached::VoucherById;
 
@@ -207,6 +207,12 @@ impl Vouchers {
             .ok_or(Error::NoSuchShop)?;
         if !runs(session, shop.owner_id) {
             return Err(Error::Forbidden);
+        }
+        if shop.status == shops::Status::Closed {
+            return Err(Error::BadInput {
+                argument: "input.shopId",
+                reason: "the shop has closed".to_owned(),
+            });
         }
         let now = self.infra.clock.now_ms();
         check(&new, now)?;

@@ -10,6 +10,7 @@ pub mod mutation;
 use async_graphql::connection::{ConnectionNameType, EdgeNameType};
 use async_graphql::{Context, Enum, ID, InputObject, Object, OutputType, Result, SimpleObject};
 use chrono::{DateTime, Utc};
+use domain::infra::text::check_text;
 use domain::shops::{
     GeoPoint, NearbyQuery, ShopFilter, ShopId, ShopKey, ShopSort as Sort, ShopTypeId,
 };
@@ -293,15 +294,8 @@ impl ShopQuery {
             .map(|id| parse_id(&id, "ShopType", "filter.typeId"))
             .transpose()?
             .map(ShopTypeId);
-        if filter
-            .name
-            .as_ref()
-            .is_some_and(|n| !(1..=100).contains(&n.chars().count()))
-        {
-            return Err(crate::error::bad_input(
-                "filter.name",
-                "a part of a name has 1 to 100 characters",
-            ));
+        if let Some(name) = &filter.name {
+            check_name_part(name)?;
         }
         let mut sort: Sort = sort.map(Into::into).unwrap_or_default();
         if sort == Sort::Sold && is_off(ctx, Switch::ShopsBySales, "shops") {
@@ -384,4 +378,13 @@ impl ShopQuery {
             },
         ))
     }
+}
+
+/// A part of a name is a text like a name, but may be a blank.
+fn check_name_part(name: &str) -> Result<()> {
+    if name.is_empty() {
+        let message = "a part of a name has 1 to 100 characters";
+        return Err(crate::error::bad_input("filter.name", message));
+    }
+    check_text("filter.name", name, 0, 100).map_err(api_error)
 }

@@ -3,7 +3,7 @@
 use async_graphql::{ComplexObject, Context, ID, InputObject, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 use domain::shops::ShopId;
-use domain::vouchers::{NewSale, NewVoucher, VoucherId};
+use domain::vouchers::{Currency, NewSale, NewVoucher, VoucherId};
 
 use super::{FlashSale, Voucher, VoucherKind};
 use crate::context::ContextExt;
@@ -163,7 +163,7 @@ impl VoucherMutation {
         input: CreateVoucherInput,
     ) -> Result<CreateVoucherPayload> {
         let session = ctx.require_viewer()?;
-        let currency = input.currency_code.0;
+        let currency = Currency::parse(&input.currency_code.0).map_err(api_error)?;
         let amount = |text: &str, argument| {
             domain::vouchers::Money::parse(text, currency)
                 .map_err(|e| bad_input(argument, e.to_string()))
