@@ -1,5 +1,5 @@
-//! The background tasks of a process as one thing: start them, and stop them within a time. What they do is
-//! `domain::orders`.
+//! The background tasks of a process as one thing: start them, and stop them within a time. What they do is the
+//! business of `domain`.
 
 use std::time::Duration;
 
@@ -38,12 +38,12 @@ impl Workers {
         }
     }
 
-    /// That, and the writer, the sweeper, the closer and the give-back.
+    /// That, and what any process may do for all: the writer, the sweeper, the closer, and those of other concepts.
     pub(crate) fn all(services: &Services) -> Self {
         let mut all = Self::node(services);
-        let (orders, stop) = (services.orders.clone(), CancellationToken::new());
+        let (services, stop) = (services.clone(), CancellationToken::new());
         let token = stop.clone();
-        let running = tokio::spawn(async move { orders.run_workers(token).await });
+        let running = tokio::spawn(async move { services.run_workers(token).await });
         all.tasks.insert(
             0,
             Task {

@@ -212,6 +212,15 @@ impl Services {
         tasks.wait().await;
     }
 
+    /// What processes with workers run, until `stop`: what some process must do for all of them.
+    pub async fn run_workers(&self, stop: CancellationToken) {
+        let tasks = TaskTracker::new();
+        let (orders, orders_stop) = (self.orders.clone(), stop.clone());
+        tasks.spawn(async move { orders.run_workers(orders_stop).await });
+        tasks.close();
+        tasks.wait().await;
+    }
+
     /// What `/health/ready` says is missing; empty when the node can serve.
     pub async fn missing(&self) -> Vec<Missing> {
         let (db, redis, bus) = tokio::join!(
