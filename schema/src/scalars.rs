@@ -1,11 +1,12 @@
 //! Values as the API writes them: global ids, times, money.
 
 use async_graphql::{
-    ID, InputValueError, InputValueResult, Object, Result, Scalar, ScalarType, Value,
+    ID, InputObject, InputValueError, InputValueResult, Object, Result, Scalar, ScalarType, Value,
 };
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, TimeZone, Utc};
+use domain::vouchers::Currency;
 
 use crate::error::bad_input;
 
@@ -105,6 +106,27 @@ impl Money {
     /// The currency.
     async fn currency_code(&self) -> CurrencyCode {
         CurrencyCode(self.0.currency.to_string())
+    }
+}
+
+/// An amount of money to take in.
+#[derive(InputObject)]
+pub struct MoneyInput {
+    /// The amount in the currency's major unit, 0 or more: "12.50" for USD, "199000" for VND.
+    amount: Decimal,
+    /// The currency.
+    currency_code: CurrencyCode,
+}
+
+impl MoneyInput {
+    /// The amount; `argument` is its path, for the error.
+    ///
+    /// # Errors
+    /// `BAD_INPUT` for a currency that is not taken, or an amount that is none in it.
+    pub(crate) fn read(&self, argument: &'static str) -> Result<domain::vouchers::Money> {
+        let bad = |e: domain::vouchers::Error| bad_input(argument, e.to_string());
+        let currency = Currency::parse(&self.currency_code.0).map_err(bad)?;
+        domain::vouchers::Money::parse(&self.amount.0, currency).map_err(bad)
     }
 }
 

@@ -85,6 +85,7 @@ async fn voucher(services: &Services, merchant: &Session, stock: u32) -> anyhow:
         address: None,
         area: None,
         open_hours: None,
+        average_price: None,
     };
     let shop = services.shops.create(merchant, details).await?;
     let currency = Currency::parse("VND")?;

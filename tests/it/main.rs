@@ -16,6 +16,7 @@ mod limits;
 mod live;
 mod locks;
 mod migrations;
+mod nodes;
 mod offers;
 mod orders_api;
 mod payments;

@@ -231,6 +231,7 @@ impl Place {
             address: self.address.clone(),
             area: self.area.clone(),
             open_hours: self.open_hours.clone(),
+            average_price: None,
         }
     }
 

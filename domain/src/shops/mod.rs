@@ -131,6 +131,17 @@ pub struct ShopDetails {
     pub area: Option<String>,
     /// Opening hours in words, at most 255 characters.
     pub open_hours: Option<String>,
+    /// What a person spends there on average.
+    pub average_price: Option<AveragePrice>,
+}
+
+/// What a person spends in a shop on average.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AveragePrice {
+    /// Whole minor units of the currency, 0 or more.
+    pub minor: i64,
+    /// ISO 4217 code.
+    pub currency: String,
 }
 
 /// Shops. Cheap to clone.
@@ -340,30 +351,35 @@ impl ShopDetails {
         shop.latitude = self.location.latitude;
         shop.longitude = self.location.longitude;
         shop.open_hours.clone_from(&self.open_hours);
+        let price = self.average_price.as_ref();
+        shop.average_price_minor = price.map(|price| price.minor);
+        shop.currency = price.map(|price| price.currency.clone());
     }
 }
 
 fn new_shop(id: i64, owner: Option<UserId>, details: &ShopDetails, now: i64) -> Shop {
-    Shop {
+    let mut shop = Shop {
         id,
         type_id: details.type_id.0,
         owner_id: owner.map(|o| o.0),
-        name: details.name.clone(),
+        name: String::new(),
         images: "[]".to_owned(),
-        area: details.area.clone(),
-        address: details.address.clone(),
-        latitude: details.location.latitude,
-        longitude: details.location.longitude,
+        area: None,
+        address: None,
+        latitude: 0.0,
+        longitude: 0.0,
         average_price_minor: None,
         currency: None,
         sold_count: 0,
         comment_count: 0,
         score_tenths: 0,
-        open_hours: details.open_hours.clone(),
+        open_hours: None,
         source: None,
         status: ShopStatus::Open,
         created_at: now,
         updated_at: now,
         version: 1,
-    }
+    };
+    details.describe(&mut shop);
+    shop
 }

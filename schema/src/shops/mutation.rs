@@ -1,13 +1,13 @@
 //! What merchants do with their shops.
 
 use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
-use domain::shops::{GeoPoint, ShopDetails, ShopId, ShopTypeId};
+use domain::shops::{AveragePrice, GeoPoint, ShopDetails, ShopId, ShopTypeId};
 
 use super::{GeoPointInput, Shop};
 use crate::context::ContextExt;
 use crate::error::api_error;
 use crate::limits::{Limited, MERCHANT_WRITES};
-use crate::scalars::parse_id;
+use crate::scalars::{MoneyInput, parse_id};
 
 /// A shop to open.
 #[derive(InputObject)]
@@ -24,6 +24,8 @@ pub struct CreateShopInput {
     area: Option<String>,
     /// Opening hours in words, at most 255 characters.
     open_hours: Option<String>,
+    /// What a person spends there on average.
+    average_price: Option<MoneyInput>,
 }
 
 /// A shop as it is to be; what is left out becomes unknown.
@@ -43,6 +45,8 @@ pub struct UpdateShopInput {
     area: Option<String>,
     /// Opening hours in words, at most 255 characters.
     open_hours: Option<String>,
+    /// What a person spends there on average.
+    average_price: Option<MoneyInput>,
 }
 
 /// A shop to close.
@@ -94,6 +98,7 @@ impl ShopMutation {
             address: input.address,
             area: input.area,
             open_hours: input.open_hours,
+            average_price: input.average_price.as_ref().map(average).transpose()?,
         };
         let shop = ctx
             .services()
@@ -120,6 +125,7 @@ impl ShopMutation {
             address: input.address,
             area: input.area,
             open_hours: input.open_hours,
+            average_price: input.average_price.as_ref().map(average).transpose()?,
         };
         let shop = ctx
             .services()
@@ -147,6 +153,14 @@ impl ShopMutation {
             .map_err(api_error)?;
         Ok(CloseShopPayload { shop: Shop(shop) })
     }
+}
+
+fn average(input: &MoneyInput) -> Result<AveragePrice> {
+    let price = input.read("input.averagePrice")?;
+    Ok(AveragePrice {
+        minor: price.minor,
+        currency: price.currency.to_string(),
+    })
 }
 
 fn place(input: &GeoPointInput) -> Result<GeoPoint> {

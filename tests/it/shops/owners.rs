@@ -129,6 +129,7 @@ async fn what_may_not_be_said_of_a_shop_is_refused_by_the_arguments_name() {
     let merchant = app.as_user(&app.merchant().await);
     let place =
         |latitude: f64, longitude: f64| json!({ "latitude": latitude, "longitude": longitude });
+    let price = |amount: &str, code: &str| json!({ "amount": amount, "currencyCode": code });
     let mut cases = vec![
         ("name", json!("")),
         ("name", json!(" \u{3000}\n")),
@@ -138,6 +139,9 @@ async fn what_may_not_be_said_of_a_shop_is_refused_by_the_arguments_name() {
         ("openHours", json!("x".repeat(256))),
         ("typeId", json!("x")),
         ("typeId", json!(type_id(99))),
+        ("averagePrice", price("12.505", "USD")),
+        ("averagePrice", price("-1", "VND")),
+        ("averagePrice", price("1", "XXX")),
         ("location", place(85.06, 0.0)),
         ("location", place(0.0, -180.5)),
     ];
@@ -150,6 +154,30 @@ async fn what_may_not_be_said_of_a_shop_is_refused_by_the_arguments_name() {
         assert_eq!(argument, &json!(format!("input.{field}")), "{value}");
     }
     assert_eq!(shop::Entity::find().count(app.db()).await.unwrap(), 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_person_spends_on_average_is_told_and_sorts_a_list() {
+    let app = TestApp::build().on(Store::Sqlite).start().await;
+    let merchant = app.as_user(&app.merchant().await);
+    let mut ids = Vec::new();
+    for amount in ["90000", "35000"] {
+        let price = json!({ "amount": amount, "currencyCode": "VND" });
+        let made = run(&merchant, CREATE, with("averagePrice", price)).await;
+        ids.push(made.text("createShop.shop.id").to_owned());
+    }
+    let query =
+        "{ shops(sort: PRICE) { edges { node { id averagePrice { amount currencyCode } } } } }";
+    let cheapest = merchant.gql(query, Value::Null).await;
+    assert_eq!(cheapest.text("shops.edges.0.node.id"), ids[1]);
+    let price = json!({ "amount": "35000", "currencyCode": "VND" });
+    assert_eq!(cheapest.at("shops.edges.0.node.averagePrice"), &price);
+    // What an update leaves out becomes unknown.
+    run(&merchant, UPDATE, of_shop(&ids[1])).await.data();
+    let after = merchant.gql(query, Value::Null).await;
+    assert_eq!(after.text("shops.edges.0.node.id"), ids[0]);
+    assert_eq!(after.at("shops.edges.1.node.averagePrice"), &Value::Null);
     app.finish().await;
 }
 
