@@ -38,7 +38,7 @@ pub struct Query(
 /// Everything that can be done.
 #[derive(MergedObject, Default)]
 pub struct Mutation(
-    users::UserMutation,
+    users::mutation::UserMutation,
     shops::mutation::ShopMutation,
     vouchers::mutation::VoucherMutation,
     orders::OrderMutation,

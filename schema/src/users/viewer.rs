@@ -1,0 +1,97 @@
+//! The viewer in the API: what is theirs alone.
+
+use async_graphql::{Context, ID, Object, Result};
+use domain::users::{UserCard, UserId, Users};
+use tokio::sync::OnceCell;
+
+use super::{User, UserRole};
+use crate::context::ContextExt;
+use crate::error::{api_error, unauthenticated};
+use crate::orders::{Order, OrderStatus, orders_of, own_key};
+use crate::pagination::List;
+
+/// The person who is signed in.
+pub struct Viewer {
+    pub(crate) user_id: UserId,
+    /// Read when first asked for: most requests of a viewer are about their orders.
+    row: OnceCell<domain::users::User>,
+}
+
+impl Viewer {
+    pub(super) fn of(user_id: UserId) -> Self {
+        Self {
+            user_id,
+            row: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn known(row: domain::users::User) -> Self {
+        Self {
+            user_id: UserId(row.id),
+            row: OnceCell::new_with(Some(row)),
+        }
+    }
+
+    async fn row(&self, users: &Users) -> Result<&domain::users::User> {
+        let read = async || match users.get(self.user_id).await {
+            Ok(Some(row)) => Ok(row),
+            Ok(None) => Err(unauthenticated()),
+            Err(e) => Err(api_error(e)),
+        };
+        self.row.get_or_try_init(read).await
+    }
+}
+
+/// The person who is signed in, and what is theirs alone.
+#[Object]
+impl Viewer {
+    /// The viewer as others see them.
+    async fn user(&self, ctx: &Context<'_>) -> Result<User> {
+        let row = self.row(&ctx.services().users).await?;
+        Ok(User {
+            row: UserCard::from(row),
+            is_self: true,
+        })
+    }
+
+    /// The viewer's phone number in full, in E.164: a plus and 8 to 15 digits.
+    async fn phone(&self, ctx: &Context<'_>) -> Result<&str> {
+        Ok(&self.row(&ctx.services().users).await?.phone)
+    }
+
+    /// What the viewer may do.
+    async fn role(&self, ctx: &Context<'_>) -> Result<UserRole> {
+        Ok(self.row(&ctx.services().users).await?.role.into())
+    }
+
+    /// The viewer's orders, newest first; those that are still QUEUED are not in the list yet.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn orders(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Only orders that stand there.")] status: Option<OrderStatus>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before, of the same list.")] after: Option<
+            String,
+        >,
+    ) -> Result<List<Order>> {
+        orders_of(ctx, self.user_id, status, (first, after)).await
+    }
+
+    /// An order of the viewer by id, also one that is still QUEUED; null when there is none.
+    async fn order(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The order.")] id: ID,
+    ) -> Option<Result<Order>> {
+        let key = own_key(ctx, &id).ok()?;
+        let found = ctx
+            .services()
+            .orders
+            .get(key)
+            .await
+            .map_err(api_error)
+            .transpose()?;
+        Some(found.map(Order))
+    }
+}
