@@ -1,6 +1,7 @@
 //! What the concepts stand on: database, Redis, bus, time, ids. Knows no concept.
 
 pub mod address;
+pub mod bells;
 pub mod bus;
 pub mod cache;
 pub mod clock;
