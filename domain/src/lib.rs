@@ -11,6 +11,8 @@ pub mod vouchers;
 
 pub mod orders;
 
+pub mod notifications;
+
 pub mod rate_limits;
 pub mod switches;
 
@@ -31,6 +33,7 @@ use infra::clock::Clock;
 use infra::db::Db;
 use infra::ids::{Ids, IdsError};
 use infra::redis::{Redis, UnfitRedis};
+use notifications::Notifications;
 use orders::Orders;
 use rate_limits::RateLimits;
 use settings::Settings;
@@ -107,6 +110,8 @@ pub struct Services {
     pub vouchers: Vouchers,
     /// Orders and flash sales.
     pub orders: Orders,
+    /// What users are told.
+    pub notifications: Notifications,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
     /// Features that can be given up.
@@ -162,12 +167,14 @@ impl Services {
             .await
             .map_err(|switches::Error::Database(e)| e)?;
         let rate_limits = RateLimits::new(infra.redis.clone(), settings.rate_limits);
+        let notifications = Notifications::new(infra.clone());
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
         Ok(Self {
             users,
             shops,
             vouchers,
             orders,
+            notifications,
             rate_limits,
             switches,
             infra,
@@ -191,6 +198,8 @@ impl Services {
         let tasks = TaskTracker::new();
         let (orders, orders_stop) = (self.orders.clone(), stop.clone());
         tasks.spawn(async move { orders.run_node(orders_stop).await });
+        let (notifications, notifications_stop) = (self.notifications.clone(), stop.clone());
+        tasks.spawn(async move { notifications.run_node(notifications_stop).await });
         let (redis, redis_stop) = (self.infra.redis.clone(), stop.clone());
         tasks.spawn(async move { redis.keep_alive(redis_stop).await });
         let cache = self.infra.cache.clone();

@@ -3,6 +3,8 @@
 pub mod dead_letter;
 pub mod giveback;
 pub mod lease;
+pub mod notification;
+pub mod notification_box;
 pub mod order;
 pub mod order_reject;
 pub mod payment;

@@ -14,6 +14,7 @@ mod m20261201_000006_create_payments;
 mod m20261201_000007_create_leases;
 mod m20261201_000008_create_dead_letters;
 mod m20261201_000009_create_switches;
+mod m20261201_000015_create_notifications;
 mod tables;
 
 pub use sea_orm_migration::MigratorTrait;
@@ -36,6 +37,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000007_create_leases::Migration),
             Box::new(m20261201_000008_create_dead_letters::Migration),
             Box::new(m20261201_000009_create_switches::Migration),
+            Box::new(m20261201_000015_create_notifications::Migration),
         ]
     }
 }

@@ -13,6 +13,7 @@ mod loaders;
 mod telemetry;
 
 pub mod node;
+pub mod notifications;
 pub mod orders;
 pub mod shops;
 pub mod switches;
@@ -42,12 +43,16 @@ pub struct Mutation(
     shops::mutation::ShopMutation,
     vouchers::mutation::VoucherMutation,
     orders::OrderMutation,
+    notifications::NotificationMutation,
     switches::SwitchMutation,
 );
 
 /// Everything that can be watched.
 #[derive(MergedSubscription, Default)]
-pub struct Subscription(orders::OrderSubscription);
+pub struct Subscription(
+    orders::OrderSubscription,
+    notifications::NotificationSubscription,
+);
 
 /// The schema.
 pub type ApiSchema = Schema<Query, Mutation, Subscription>;
@@ -90,4 +95,7 @@ fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
     .override_output_type_description::<shops::NearbyShops>("A page of a search around a place.")
     .override_output_type_description::<List<vouchers::Voucher>>("A page of a list of vouchers.")
     .override_output_type_description::<List<orders::Order>>("A page of a list of orders.")
+    .override_output_type_description::<List<notifications::Notification>>(
+        "A page of a list of notifications.",
+    )
 }

@@ -47,6 +47,18 @@ pub(crate) const ORDER_WRITES: Rule = Rule {
     message: "too many payments and cancellations; slow down",
 };
 
+/// Marks of what was read: a device sets one at each look.
+pub(crate) const MARKS: Rule = Rule {
+    name: "marks",
+    shape: Shape::Window {
+        calls: 240,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many marks; slow down",
+};
+
 /// Changes of a profile.
 pub(crate) const PROFILE_WRITES: Rule = Rule {
     name: "profile_writes",

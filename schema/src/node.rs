@@ -14,6 +14,7 @@ use domain::vouchers::VoucherId;
 use crate::context::ContextExt;
 use crate::error::{api_error, bad_input, fault_error};
 use crate::loaders::by_id;
+use crate::notifications::{Notification, notification_by_id};
 use crate::orders::Order;
 use crate::scalars::split_id;
 use crate::shops::Shop;
@@ -39,6 +40,8 @@ pub enum Node {
     Voucher(Voucher),
     /// An order.
     Order(Order),
+    /// A notification.
+    Notification(Notification),
 }
 
 /// Reading anything by its id.
@@ -75,7 +78,8 @@ impl NodeQuery {
     }
 }
 
-async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
+/// The thing with an id, as far as the viewer may see it.
+pub(crate) async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
     if let Some(key) = ctx.services().orders.open(id) {
         let Some(viewer) = ctx.viewer().filter(|v| v.user_id == key.buyer) else {
             return Ok(None);
@@ -102,6 +106,9 @@ async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
         "Voucher" => load(ctx, VoucherId(number))
             .await?
             .map(|v| Node::Voucher(Voucher(v))),
+        "Notification" => notification_by_id(ctx, number)
+            .await?
+            .map(Node::Notification),
         _ => None,
     })
 }

@@ -11,6 +11,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("shops", &["users"]),
     ("vouchers", &["users", "shops"]),
     ("orders", &["users", "shops", "vouchers"]),
+    ("notifications", &["users"]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

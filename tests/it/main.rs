@@ -17,6 +17,7 @@ mod live;
 mod locks;
 mod migrations;
 mod nodes;
+mod notifications;
 mod offers;
 mod orders_api;
 mod payments;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use entity::dead_letter::DeadLetterSource;
 use entity::giveback::{GivebackKind, GivebackStatus};
+use entity::notification::NotificationKind;
 use entity::order::{CloseReason, OrderStatus};
 use entity::order_reject::RejectReason;
 use entity::payment::PaymentOutcome;
@@ -20,8 +21,9 @@ use entity::stock_entry::StockReason;
 use entity::user::{Gender, Role};
 use entity::voucher::{VoucherKind, VoucherStatus};
 use entity::{
-    dead_letter, giveback, lease, order, order_reject, payment, payment_intent, refund, sale, shop,
-    shop_type, stock_entry, switch, user, voucher, worker_id, writer_progress,
+    dead_letter, giveback, lease, notification, notification_box, order, order_reject, payment,
+    payment_intent, refund, sale, shop, shop_type, stock_entry, switch, user, voucher, worker_id,
+    writer_progress,
 };
 use migration::{Migrator, MigratorTrait};
 use sea_orm::entity::prelude::Date;
@@ -62,6 +64,8 @@ const NAMES: &[&str] = &[
     "uq_payments_transaction",
     "ix_payments_order",
     "ix_payments_outcome",
+    "uq_notifications_seq",
+    "uq_notifications_once",
     "uq_refunds_transaction",
     "ix_refunds_due",
     "ix_refunds_order",
@@ -495,6 +499,21 @@ fn a_dead_letter(id: i64) -> dead_letter::Model {
     }
 }
 
+/// The `seq`-th notification of user 9.
+fn a_notification(id: i64, seq: i64, once: &str) -> notification::Model {
+    notification::Model {
+        id,
+        user_id: 9,
+        seq,
+        kind: NotificationKind::WaitlistIssued,
+        actor_id: Some(BIG),
+        subject: "s".repeat(64),
+        text: Some("🍜".repeat(200)),
+        once_key: once.to_owned(),
+        created_at: BIG,
+    }
+}
+
 async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
     migrate(&conn).await;
     assert_keeps(&conn, a_user(BIG, "+8613800000000")).await;
@@ -535,6 +554,13 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
         version: BIG,
     };
     assert_keeps(&conn, switch).await;
+    assert_keeps(&conn, a_notification(BIG, BIG, &"k".repeat(128))).await;
+    let known = notification_box::Model {
+        user_id: BIG,
+        last_seq: BIG,
+        read_seq: BIG,
+    };
+    assert_keeps(&conn, known).await;
 }
 
 /// What may be unknown is left out; 0 is a number like others, and no wish for the next one.
@@ -575,6 +601,12 @@ async fn a_row_may_leave_out_what_is_not_known(conn: DatabaseConnection) {
     };
     assert_keeps(&conn, sale).await;
     assert_keeps(&conn, a_closed_order(0)).await;
+    let notification = notification::Model {
+        actor_id: None,
+        text: None,
+        ..a_notification(0, 0, "")
+    };
+    assert_keeps(&conn, notification).await;
     let payment = payment::Model {
         decided_at: None,
         ..a_payment(0, "transaction")
@@ -697,6 +729,10 @@ async fn what_is_one_of_its_kind_is_not_written_twice(conn: DatabaseConnection) 
     add(&conn, a_shop(4, None)).await.unwrap();
     add(&conn, an_intent(1, "token")).await.unwrap();
     assert_refused(add(&conn, an_intent(2, "token")).await);
+    add(&conn, a_notification(1, 1, "k")).await.unwrap();
+    assert_refused(add(&conn, a_notification(2, 1, "l")).await);
+    assert_refused(add(&conn, a_notification(2, 2, "k")).await);
+    add(&conn, a_notification(2, 2, "K")).await.unwrap();
 }
 
 // ---- what must not be forgotten -------------------------------------------------------------------------------

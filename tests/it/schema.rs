@@ -102,6 +102,8 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.payOrder", "signed in"),
         ("Mutation.cancelOrder", "signed in"),
         ("Mutation.sandboxPay", "signed in"),
+        ("Mutation.markNotificationsRead", "signed in"),
+        ("Subscription.notificationReceived", "signed in"),
         ("Subscription.orderStatus", "signed in"),
         ("Subscription.orderUpdates", "signed in"),
         ("Subscription.voucherStock", "anybody"),
@@ -185,6 +187,10 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "cancelOrder",
             r#"cancelOrder(input: { orderId: "x" }) { result { __typename } }"#,
+        ),
+        (
+            "markNotificationsRead",
+            r#"markNotificationsRead(input: {}) { unreadNotificationCount }"#,
         ),
         (
             "sandboxPay",

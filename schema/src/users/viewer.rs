@@ -7,6 +7,7 @@ use tokio::sync::OnceCell;
 use super::{User, UserRole};
 use crate::context::ContextExt;
 use crate::error::{api_error, unauthenticated};
+use crate::notifications::{Notification, notifications_of, unread_count_of};
 use crate::orders::{Order, OrderStatus, orders_of, own_key};
 use crate::pagination::List;
 
@@ -76,6 +77,24 @@ impl Viewer {
         >,
     ) -> Result<List<Order>> {
         orders_of(ctx, self.user_id, status, (first, after)).await
+    }
+
+    /// What the viewer was told, newest first; the newest 1,000 are kept.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn notifications(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before, of the same list.")] after: Option<
+            String,
+        >,
+    ) -> Result<List<Notification>> {
+        notifications_of(ctx, self.user_id, (first, after)).await
+    }
+
+    /// How many of the kept notifications are unread.
+    async fn unread_notification_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        unread_count_of(ctx, self.user_id).await
     }
 
     /// An order of the viewer by id, also one that is still QUEUED; null when there is none.
