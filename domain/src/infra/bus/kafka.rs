@@ -266,14 +266,15 @@ impl KafkaReader {
     /// Marks a batch as done and commits without waiting; a lost commit only repeats messages.
     ///
     /// # Errors
-    /// When a partition went to another member meanwhile; its messages come again there.
+    /// The first one, when a partition went to another member meanwhile: its messages come again there. Those of the
+    /// other partitions are done all the same.
     pub fn done(&self, batch: &[Delivery]) -> Result<(), ReadError> {
-        for position in batch.iter().filter_map(|d| d.position) {
+        let stored = store_each(batch, |p| {
             self.consumer
-                .store_offset(&self.topic, position.partition, position.offset)?;
-        }
-        self.consumer.commit_consumer_state(CommitMode::Async)?;
-        Ok(())
+                .store_offset(&self.topic, p.partition, p.offset)
+        });
+        let committed = self.consumer.commit_consumer_state(CommitMode::Async);
+        Ok(stored.and(committed)?)
     }
 
     /// Commits for good and leaves the group.
@@ -304,6 +305,15 @@ impl KafkaReader {
     }
 }
 
+/// Stores the offset of every delivery, whatever becomes of the others; the first error is returned.
+fn store_each<E>(batch: &[Delivery], store: impl Fn(Position) -> Result<(), E>) -> Result<(), E> {
+    let mut result = Ok(());
+    for position in batch.iter().filter_map(|d| d.position) {
+        result = result.and(store(position));
+    }
+    result
+}
+
 /// Whether the broker does not know the group protocol that was tried.
 pub fn is_unsupported(error: &ReadError) -> bool {
     let ReadError::Kafka(e) = error else {
@@ -332,5 +342,34 @@ where
     match tokio::task::spawn_blocking(call).await {
         Ok(result) => result.map_err(ReadError::from),
         Err(e) => Err(ReadError::Task(e.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_went_elsewhere_does_not_keep_the_others_from_being_done() {
+        let delivery = |partition, offset| Delivery {
+            payload: Vec::new(),
+            position: Some(Position { partition, offset }),
+        };
+        let batch = [
+            delivery(0, 5),
+            delivery(1, 6),
+            delivery(2, 7),
+            delivery(0, 8),
+        ];
+        let stored = std::cell::RefCell::new(Vec::new());
+        let result = store_each(&batch, |p| {
+            if p.partition == 1 {
+                return Err(p.offset);
+            }
+            stored.borrow_mut().push(p.offset);
+            Ok(())
+        });
+        assert_eq!(result, Err(6));
+        assert_eq!(stored.into_inner(), [5, 7, 8]);
     }
 }
