@@ -15,6 +15,7 @@ mod m20261201_000007_create_leases;
 mod m20261201_000008_create_dead_letters;
 mod m20261201_000009_create_switches;
 mod m20261201_000015_create_notifications;
+mod m20261201_000021_add_sale_indexes;
 mod tables;
 
 pub use sea_orm_migration::MigratorTrait;
@@ -38,6 +39,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000008_create_dead_letters::Migration),
             Box::new(m20261201_000009_create_switches::Migration),
             Box::new(m20261201_000015_create_notifications::Migration),
+            Box::new(m20261201_000021_add_sale_indexes::Migration),
         ]
     }
 }

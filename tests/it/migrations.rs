@@ -54,6 +54,8 @@ const NAMES: &[&str] = &[
     "ix_orders_due",
     "ix_orders_user",
     "ix_orders_voucher",
+    "ix_orders_voucher_id",
+    "ix_dead_letters_reference",
     "ix_order_rejects_user",
     "ix_order_rejects_voucher",
     "ix_givebacks_due",

@@ -404,23 +404,31 @@ async fn poison_is_buried_its_neighbours_are_written_and_twice_is_once() {
         payload: payload.clone().into_bytes(),
         position: None,
     };
-    let batch: Vec<Delivery> = good
+    let mut batch: Vec<Delivery> = good
         .iter()
         .chain(&poisons)
         .chain(&good)
         .map(delivery)
         .collect();
+    // No text at all, and three times as long once it is made one.
+    batch.push(Delivery {
+        payload: vec![0xff; 60_000],
+        position: None,
+    });
     let orders = &app.services().orders;
     let written = orders.write(&batch).await.unwrap();
     assert_eq!(
         (written.inserted, written.repeated, written.dead),
-        (3, 3, 8)
+        (3, 3, 9)
     );
+    let again = orders.write(&batch).await.unwrap();
+    assert_eq!((again.inserted, again.repeated, again.dead), (0, 6, 9));
     assert_eq!(orders.write(&batch[..3]).await.unwrap().repeated, 3);
     assert_eq!(order::Entity::find().count(app.db()).await.unwrap(), 3);
     assert_eq!(
         dead_letter::Entity::find().count(app.db()).await.unwrap(),
-        8
+        9,
+        "a batch that comes again buries nothing twice"
     );
     app.finish().await;
 }

@@ -197,6 +197,16 @@ pub fn is_unique_violation(error: &DbErr) -> bool {
     matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_)))
 }
 
+/// Whether a constraint on what rows may hold refused the write: a unique one, or a check.
+pub fn is_constraint_violation(error: &DbErr) -> bool {
+    let (DbErr::Exec(RuntimeErr::SqlxError(e)) | DbErr::Query(RuntimeErr::SqlxError(e))) = error
+    else {
+        return false;
+    };
+    e.as_database_error()
+        .is_some_and(|e| e.is_unique_violation() || e.is_check_violation())
+}
+
 /// Whether the write only lost a race for locks, so that it may simply run again.
 pub fn is_contention(error: &DbErr) -> bool {
     let (DbErr::Exec(RuntimeErr::SqlxError(e))

@@ -40,6 +40,8 @@ pub enum Outcome {
     Foreign,
     /// There is no such sale.
     NoSale,
+    /// A constraint refused what the rules let through: a bug, and nothing was written.
+    Refused,
 }
 
 /// A sale as its locked row says.

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use entity::dead_letter::{self, DeadLetterSource};
 use entity::writer_progress;
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{ActiveValue::Set, DbErr, EntityTrait};
+use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter};
+use sha1::{Digest, Sha1};
 use tokio_util::sync::CancellationToken;
 
 use super::apply::Outcome;
 use super::queued::QueuedOrderV1;
 use super::{Error, Order, OrderId, Orders};
 use crate::infra::bus::{Bus, Delivery, InProcessBus, KafkaBus, KafkaReader};
-use crate::infra::db::is_unique_violation;
+use crate::infra::db::is_constraint_violation;
 use crate::settings::GroupProtocol;
 use crate::vouchers::VoucherId;
 
@@ -30,7 +31,7 @@ const RETRY_PAUSE_MOST: Duration = Duration::from_secs(2);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// How often a partition's progress is noted at the most.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// Longest part of a dead payload that is kept, in bytes.
+/// Longest part of a dead payload that is kept, in bytes; MariaDB's `text` holds 65,535.
 const DEAD_BYTES: usize = 60_000;
 
 /// What one batch came to.
@@ -53,32 +54,26 @@ impl Orders {
     /// When the database fails; then nothing was written and the payloads must come again.
     pub async fn write(&self, deliveries: &[Delivery]) -> Result<Written, Error> {
         let mut items = Vec::with_capacity(deliveries.len());
-        let mut dead = 0;
+        let mut dead = Vec::new();
         for delivery in deliveries {
             match QueuedOrderV1::parse(&delivery.payload) {
                 Ok(item) => items.push(item),
-                Err(e) => {
-                    dead += 1;
-                    let place = delivery.position.map_or("bus".to_owned(), |p| {
-                        format!("{}/{}", p.partition, p.offset)
-                    });
-                    self.bury(
-                        DeadLetterSource::Kafka,
-                        &place,
-                        &e.to_string(),
-                        &delivery.payload,
-                    )
-                    .await?;
-                }
+                Err(e) => dead.push((delivery, e)),
             }
         }
         let outcomes = self.apply_all(items).await?;
+        // After their neighbours, which are worth more; a batch that comes again finds what is buried already.
+        for (delivery, e) in &dead {
+            let (place, payload) = (place_of(delivery), &delivery.payload);
+            self.bury(DeadLetterSource::Kafka, &place, &e.to_string(), payload)
+                .await?;
+        }
         let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|o| wanted(o)).count();
         Ok(Written {
             inserted: count(|o| matches!(o, Outcome::Inserted(_))),
             repeated: count(|o| matches!(o, Outcome::DoneBefore(_) | Outcome::Closed(_))),
             rejected: count(|o| matches!(o, Outcome::Rejected(_))),
-            dead: dead + count(|o| matches!(o, Outcome::NoSale)),
+            dead: dead.len() + count(|o| matches!(o, Outcome::NoSale | Outcome::Refused)),
         })
     }
 
@@ -88,14 +83,14 @@ impl Orders {
     /// When the database fails. Trouble of Redis afterwards is not one: the sweeper finds what is left.
     pub async fn apply_all(&self, items: Vec<QueuedOrderV1>) -> Result<Vec<Outcome>, Error> {
         let outcomes = match self.inner.store.apply(&items).await {
-            Err(e) if is_unique_violation(&e) => {
+            Err(e) if is_constraint_violation(&e) => {
                 tracing::error!(error = %e, "a constraint refused orders that the rules let through; they are tried singly");
                 self.apply_singly(&items).await?
             }
             result => result?,
         };
         self.note_outcomes(&items, &outcomes).await?;
-        self.settle_outbox(&items).await;
+        self.settle_outbox(&items, &outcomes).await;
         let mut changed = Vec::new();
         for outcome in &outcomes {
             match outcome {
@@ -108,7 +103,7 @@ impl Orders {
         Ok(outcomes)
     }
 
-    /// Keeps a payload that nobody can use, for a person to look at.
+    /// Keeps a payload that nobody can use, for a person to look at; once, however often it is found at its place.
     pub(crate) async fn bury(
         &self,
         source: DeadLetterSource,
@@ -116,29 +111,34 @@ impl Orders {
         reason: &str,
         payload: &[u8],
     ) -> Result<(), DbErr> {
-        tracing::error!(%reason, place, "a queued order cannot be used and is kept as a dead letter");
-        metrics::counter!("lifemate_seckill_dead_letters_total").increment(1);
-        let kept = String::from_utf8_lossy(&payload[..payload.len().min(DEAD_BYTES)])
-            .replace('\0', "\u{fffd}");
+        let reference: String = place.chars().take(200).collect();
         let row = dead_letter::ActiveModel {
             source: Set(source),
-            reference: Set(place.chars().take(200).collect()),
+            reference: Set(reference.clone()),
             reason: Set(reason.chars().take(200).collect()),
-            payload: Set(kept),
+            payload: Set(kept_of(payload)),
             created_at: Set(self.inner.infra.clock.now_ms()),
             ..Default::default()
         };
         let db = self.inner.infra.db.clone();
-        self.inner
-            .infra
-            .db
-            .run(async move {
+        let bury = async move {
+            let known = dead_letter::Entity::find()
+                .filter(dead_letter::Column::Reference.eq(reference))
+                .filter(dead_letter::Column::Source.eq(source))
+                .count(db.conn())
+                .await?;
+            if known == 0 {
                 dead_letter::Entity::insert(row)
                     .exec_without_returning(db.conn())
-                    .await
-                    .map(|_| ())
-            })
-            .await
+                    .await?;
+            }
+            Ok(known == 0)
+        };
+        if self.inner.infra.db.run(bury).await? {
+            tracing::error!(%reason, place, "a queued order cannot be used and is kept as a dead letter");
+            metrics::counter!("lifemate_seckill_dead_letters_total").increment(1);
+        }
+        Ok(())
     }
 
     /// Reads the bus until `stop`, and finishes the batch in hand.
@@ -252,7 +252,7 @@ impl Orders {
         for item in items {
             match self.inner.store.apply(std::slice::from_ref(item)).await {
                 Ok(mut one) => outcomes.append(&mut one),
-                Err(e) if is_unique_violation(&e) => {
+                Err(e) if is_constraint_violation(&e) => {
                     self.bury(
                         DeadLetterSource::Outbox,
                         &item.order_id.to_string(),
@@ -260,7 +260,7 @@ impl Orders {
                         &item.to_bytes(),
                     )
                     .await?;
-                    outcomes.push(Outcome::Foreign);
+                    outcomes.push(Outcome::Refused);
                 }
                 Err(e) => return Err(e),
             }
@@ -281,6 +281,7 @@ impl Orders {
                 Outcome::Rejected(_) => "rejected",
                 Outcome::Foreign => "foreign",
                 Outcome::NoSale => "no_sale",
+                Outcome::Refused => "refused",
             };
             metrics::counter!("lifemate_seckill_applied_total", "outcome" => label).increment(1);
             match outcome {
@@ -307,10 +308,15 @@ impl Orders {
     }
 
     /// Drops the outbox entries of decided orders, one call a voucher: also of those that nobody can use, for they are
-    /// kept as dead letters and would come again for ever.
-    async fn settle_outbox(&self, items: &[QueuedOrderV1]) {
+    /// kept as dead letters and would come again for ever. One that a constraint refused stays: it has neither row nor
+    /// reject, so its unit would be lost, and a program without that bug may write it yet.
+    async fn settle_outbox(&self, items: &[QueuedOrderV1], outcomes: &[Outcome]) {
         let mut settled: HashMap<VoucherId, Vec<OrderId>> = HashMap::new();
-        for item in items {
+        let decided = items
+            .iter()
+            .zip(outcomes)
+            .filter(|(_, outcome)| !matches!(outcome, Outcome::Refused));
+        for (item, _) in decided {
             settled
                 .entry(VoucherId(item.voucher_id))
                 .or_default()
@@ -355,9 +361,41 @@ impl Orders {
     }
 }
 
+/// Where a delivery is found again: in Kafka by its position, else by what it holds.
+fn place_of(delivery: &Delivery) -> String {
+    match delivery.position {
+        Some(p) => format!("{}/{}", p.partition, p.offset),
+        None => format!("bus:{}", hex::encode(Sha1::digest(&delivery.payload))),
+    }
+}
+
+/// The part of a dead payload that is kept: text that every database takes, of at most `DEAD_BYTES` bytes.
+fn kept_of(payload: &[u8]) -> String {
+    let start = &payload[..payload.len().min(DEAD_BYTES)];
+    // What is no text becomes longer by the conversion, so that the cut comes after it.
+    let mut kept = String::from_utf8_lossy(start).replace('\0', "\u{fffd}");
+    kept.truncate(kept.floor_char_boundary(DEAD_BYTES));
+    kept
+}
+
 pub(crate) async fn pause(time: Duration, stop: &CancellationToken) {
     tokio::select! {
         () = tokio::time::sleep(time) => {}
         () = stop.cancelled() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_dead_payload_fits_every_database() {
+        assert_eq!(kept_of(b"{\"v\":1}"), "{\"v\":1}");
+        assert_eq!(kept_of(b"a\0b"), "a\u{fffd}b");
+        for payload in [vec![0xff; 100_000], vec![0; 100_000], vec![b'x'; 100_000]] {
+            let kept = kept_of(&payload);
+            assert!(kept.len() <= DEAD_BYTES && kept.len() > DEAD_BYTES - 4);
+        }
     }
 }

@@ -145,7 +145,7 @@ impl Orders {
             .apply_all(vec![item])
             .await?
             .iter()
-            .all(|o| !matches!(o, Outcome::Foreign | Outcome::NoSale)))
+            .all(|o| !matches!(o, Outcome::Foreign | Outcome::NoSale | Outcome::Refused)))
     }
 
     /// Counts a payment, and tells who watches the order.
