@@ -181,6 +181,7 @@ fn labels(outcomes: &[Outcome]) -> Vec<&'static str> {
         },
         Outcome::Foreign => "foreign",
         Outcome::NoSale => "no sale",
+        Outcome::Refused => "refused",
     };
     outcomes.iter().map(label).collect()
 }
@@ -466,17 +467,71 @@ async fn only_the_holder_of_the_lease_starts_an_epoch(kind: Store) {
         ["r10", "r11"]
     );
 
+    assert!(bench.store.renew_sale(voucher, "a", 10_000).await.unwrap());
     bench.clock.shift_ms(11_000);
+    assert!(!bench.store.announce(voucher, "a").await.unwrap());
     assert!(
         bench.store.advance(voucher, "a").await.unwrap().is_none(),
         "a lease that ran out starts nothing"
     );
+    assert!(
+        !bench.store.renew_sale(voucher, "a", 10_000).await.unwrap(),
+        "and is not renewed, though nobody else has it yet"
+    );
+    a_recoverer_that_slept_changes_nothing(&bench, voucher).await;
     assert!(bench.store.hold_sale(voucher, "b", 10_000).await.unwrap());
     bench.store.leave_sale(voucher, "a").await.unwrap();
     assert!(
         !bench.store.hold_sale(voucher, "a", 10_000).await.unwrap(),
         "only the holder gives it back"
     );
+    bench.end().await;
+}
+
+/// While "a" slept, "b" brought the sale through an epoch of its own and left it to sell.
+async fn a_recoverer_that_slept_changes_nothing(bench: &Bench, voucher: VoucherId) {
+    let store = &bench.store;
+    assert!(store.hold_sale(voucher, "b", 10_000).await.unwrap());
+    assert!(store.announce(voucher, "b").await.unwrap());
+    let after = store.advance(voucher, "b").await.unwrap().unwrap().sale;
+    store.leave_sale(voucher, "b").await.unwrap();
+    assert!(
+        !store.renew_sale(voucher, "a", 10_000).await.unwrap(),
+        "the lease is free, but it is not a's"
+    );
+    assert!(!store.announce(voucher, "a").await.unwrap());
+    assert!(store.advance(voucher, "a").await.unwrap().is_none());
+    assert!(
+        store.hold_sale(voucher, "a", 10_000).await.unwrap(),
+        "one who takes a free lease has to look again"
+    );
+    assert!(
+        store.advance(voucher, "a").await.unwrap().is_none(),
+        "what a announced is gone"
+    );
+    store.leave_sale(voucher, "a").await.unwrap();
+    let now = store.sale(voucher).await.unwrap().unwrap();
+    assert_eq!((now.epoch, now.announced), (after.epoch, after.epoch));
+}
+
+/// Money that waits for its order does not keep later money from being looked at.
+async fn orphans_are_read_page_by_page(kind: Store) {
+    let bench = Bench::new(kind, 9).await;
+    for n in 0..5 {
+        let money = bench.money(100 + n, 50 + n, &format!("t{n}"));
+        assert_eq!(
+            bench.store.record_payment(&money).await.unwrap(),
+            Recorded::Orphan
+        );
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = bench.store.orphans(after, 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some((last.received_at, last.id));
+        seen.extend(page.iter().map(|p| p.id));
+    }
+    assert_eq!(seen, [100, 101, 102, 103, 104]);
     bench.end().await;
 }
 
@@ -538,7 +593,7 @@ async fn money_pays_an_order_once_and_else_goes_back_once(kind: Store) {
     );
 
     assert_eq!(record(bench.money(204, 50, "t6")).await, Recorded::Orphan);
-    let orphan = bench.store.orphans(10).await.unwrap().remove(0);
+    let orphan = bench.store.orphans(None, 10).await.unwrap().remove(0);
     assert_eq!(
         bench.store.judge_orphan(&orphan, 0).await.unwrap(),
         Recorded::Orphan
@@ -554,7 +609,7 @@ async fn money_pays_an_order_once_and_else_goes_back_once(kind: Store) {
         Recorded::Repeated
     );
     assert_eq!(record(bench.money(205, 51, "t7")).await, Recorded::Orphan);
-    let orphan = bench.store.orphans(10).await.unwrap().remove(0);
+    let orphan = bench.store.orphans(None, 10).await.unwrap().remove(0);
     let given_up = bench.store.judge_orphan(&orphan, i64::MAX).await.unwrap();
     assert_eq!(given_up, Recorded::ToRefund(RefundReason::Orphan));
 
@@ -705,4 +760,5 @@ on_each_database!(
     only_the_holder_of_the_lease_starts_an_epoch,
     money_pays_an_order_once_and_else_goes_back_once,
     pay_against_close_has_one_winner_and_the_losers_money_goes_back,
+    orphans_are_read_page_by_page,
 );

@@ -96,6 +96,12 @@ impl Orders {
         result
     }
 
+    /// The time by which Redis opens and shuts the windows of sales, in epoch milliseconds.
+    pub(crate) async fn redis_ms(&self) -> Result<i64, Error> {
+        let (seconds, micros): (i64, i64) = self.inner.infra.redis.query(&cmd("TIME")).await?;
+        Ok(seconds * 1_000 + micros / 1_000)
+    }
+
     /// The outbox entry of an order, `None` when it has none.
     pub(crate) async fn outbox_entry(&self, key: OrderKey) -> Result<Option<Vec<u8>>, Error> {
         let outbox = self.keys(key.voucher).outbox();
@@ -115,6 +121,11 @@ impl Orders {
     ) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let outbox = self.keys(voucher).outbox();
         let (mut entries, mut cursor) = (Vec::new(), 0_u64);
+        // A key of another kind holds nothing that could be saved; recovery puts an outbox in its place.
+        let kind: String = cmd("TYPE").arg(&outbox).query_async(conn).await?;
+        if kind != "hash" {
+            return Ok(entries);
+        }
         loop {
             let (next, page): (u64, Vec<(String, Vec<u8>)>) = cmd("HSCAN")
                 .arg(&outbox)

@@ -37,13 +37,21 @@ pub enum Recovered {
     Busy,
 }
 
-/// Why a sale is recovered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    /// It is published: there are no orders yet.
-    Opening,
-    /// It is missing, damaged or old in Redis.
-    Trouble,
+/// One look at all sales: they share a connection, and the patience with the writers.
+struct Pass {
+    /// One TCP connection from the first look at the fence to its load: a restart in between breaks it.
+    conn: MultiplexedConnection,
+    /// When the first of its sales began to wait for the writers.
+    waiting_since: Option<Instant>,
+}
+
+impl Pass {
+    async fn begin(orders: &Orders) -> Result<Self, Error> {
+        Ok(Self {
+            conn: orders.inner.infra.redis.dedicated().await?,
+            waiting_since: None,
+        })
+    }
 }
 
 impl Orders {
@@ -52,16 +60,12 @@ impl Orders {
     /// # Errors
     /// When a store cannot be asked; the next look tries again.
     pub async fn look_after_sales(&self) -> Result<usize, Error> {
-        // One TCP connection from the first look at the fence to its load: a restart in between breaks it.
-        let mut conn = self.inner.infra.redis.dedicated().await?;
-        let fenced = has_fence(&mut conn, self.scripts()).await?;
+        let mut pass = Pass::begin(self).await?;
+        let fenced = has_fence(&mut pass.conn, self.scripts()).await?;
         let (mut installed, mut complete) = (0, true);
         for sale in self.inner.store.open_sales().await? {
             let voucher = VoucherId(sale.voucher_id);
-            if fenced && !self.needs_recovery(&mut conn, &sale).await? {
-                continue;
-            }
-            match self.recover(&mut conn, voucher, Why::Trouble).await {
+            match self.look_after(&mut pass, &sale, fenced).await {
                 Ok(Recovered::Installed) => installed += 1,
                 Ok(Recovered::Healthy) => {}
                 Ok(Recovered::Busy) => complete = false,
@@ -72,20 +76,35 @@ impl Orders {
             }
         }
         if !fenced && complete {
-            load_all(&mut conn, self.scripts()).await?;
-            load_fence(&mut conn, self.scripts()).await?;
+            load_all(&mut pass.conn, self.scripts()).await?;
+            load_fence(&mut pass.conn, self.scripts()).await?;
             tracing::info!(sales = installed, "redis is fenced: the sale path is open");
         }
         Ok(installed)
     }
 
-    /// Opens a drafted sale: the recovery of a sale without orders.
-    pub(crate) async fn open_sale(&self, voucher: VoucherId) -> Result<Recovered, Error> {
-        let mut conn = self.inner.infra.redis.dedicated().await?;
-        if !has_fence(&mut conn, self.scripts()).await? {
+    /// Opens a drafted sale: the recovery of a sale without orders. One that is open already is looked after.
+    ///
+    /// # Errors
+    /// When a store cannot be asked; `TryLater` while orders of an open sale are on their way.
+    pub async fn open_sale(&self, voucher: VoucherId) -> Result<Recovered, Error> {
+        let mut pass = Pass::begin(self).await?;
+        if !has_fence(&mut pass.conn, self.scripts()).await? {
             self.look_after_sales().await?;
         }
-        self.recover(&mut conn, voucher, Why::Opening).await
+        self.recover(&mut pass, voucher).await
+    }
+
+    async fn look_after(
+        &self,
+        pass: &mut Pass,
+        sale: &Sale,
+        fenced: bool,
+    ) -> Result<Recovered, Error> {
+        if fenced && !self.needs_recovery(&mut pass.conn, sale).await? {
+            return Ok(Recovered::Healthy);
+        }
+        self.recover(pass, VoucherId(sale.voucher_id)).await
     }
 
     async fn needs_recovery(
@@ -117,12 +136,7 @@ impl Orders {
         Ok(true)
     }
 
-    async fn recover(
-        &self,
-        conn: &mut MultiplexedConnection,
-        voucher: VoucherId,
-        why: Why,
-    ) -> Result<Recovered, Error> {
+    async fn recover(&self, pass: &mut Pass, voucher: VoucherId) -> Result<Recovered, Error> {
         let token = Uuid::new_v4().simple().to_string();
         if !self
             .inner
@@ -133,7 +147,7 @@ impl Orders {
             return Ok(Recovered::Busy);
         }
         let renewing = self.keep_lease(voucher, token.clone());
-        let recovered = self.recover_under_lease(conn, voucher, &token, why).await;
+        let recovered = self.recover_under_lease(pass, voucher, &token).await;
         drop(renewing);
         self.inner.store.leave_sale(voucher, &token).await?;
         if matches!(recovered, Ok(Recovered::Installed)) {
@@ -145,10 +159,9 @@ impl Orders {
 
     async fn recover_under_lease(
         &self,
-        conn: &mut MultiplexedConnection,
+        pass: &mut Pass,
         voucher: VoucherId,
         token: &str,
-        why: Why,
     ) -> Result<Recovered, Error> {
         // Look again: another recoverer may have been quicker, and recovering a healthy sale would wake others.
         let Some(sale) = self.inner.store.sale(voucher).await? else {
@@ -156,8 +169,8 @@ impl Orders {
         };
         let already_open = sale.stage != entity::sale::SaleStage::Draft;
         if already_open
-            && has_fence(conn, self.scripts()).await?
-            && !self.still_needed(conn, &sale).await?
+            && has_fence(&mut pass.conn, self.scripts()).await?
+            && !self.still_needed(&mut pass.conn, &sale).await?
         {
             return Ok(Recovered::Healthy);
         }
@@ -165,16 +178,17 @@ impl Orders {
             return Ok(Recovered::Busy);
         }
         let keys = self.keys(voucher);
-        scripts::begin_recovery(conn, self.scripts(), &keys, token).await?;
-        if why == Why::Trouble {
-            self.apply_survivors(conn, voucher).await?;
-            self.wait_for_writer().await?;
+        scripts::begin_recovery(&mut pass.conn, self.scripts(), &keys, token).await?;
+        // Whoever asks: a sale that was opened may have orders without a row.
+        if already_open {
+            self.apply_survivors(&mut pass.conn, voucher).await?;
+            self.wait_for_writer(pass).await?;
         }
         let Some(snapshot) = self.inner.store.advance(voucher, token).await? else {
             return Ok(Recovered::Busy);
         };
         self.drop_card(voucher).await;
-        self.install(conn, &snapshot, token).await
+        self.install(&mut pass.conn, &snapshot, token).await
     }
 
     /// Like `needs_recovery`, but an announcement counts even while its lease (ours) lives.
@@ -187,7 +201,7 @@ impl Orders {
     }
 
     /// Writes every order that is still in the outbox, or that somebody has tried to pay.
-    async fn apply_survivors(
+    pub(super) async fn apply_survivors(
         &self,
         conn: &mut MultiplexedConnection,
         voucher: VoucherId,
@@ -209,12 +223,12 @@ impl Orders {
     }
 
     /// Waits until the writers have passed the end of the topic, reading the end again each time: a log that lost
-    /// its tail moves back.
-    async fn wait_for_writer(&self) -> Result<(), Error> {
+    /// its tail moves back. A pass has patience once, not for each of its sales.
+    async fn wait_for_writer(&self, pass: &mut Pass) -> Result<(), Error> {
         let Bus::Kafka(bus) = &self.inner.infra.bus else {
             return Ok(());
         };
-        let began = Instant::now();
+        let began = *pass.waiting_since.get_or_insert_with(Instant::now);
         loop {
             if matches!(bus.lag().await, Ok(0)) {
                 return Ok(());
@@ -276,15 +290,14 @@ impl Orders {
                 if stopped.is_cancelled() {
                     return;
                 }
-                if !matches!(
-                    orders
-                        .inner
-                        .store
-                        .hold_sale(voucher, &token, LEASE_MS)
-                        .await,
-                    Ok(true)
-                ) {
-                    return;
+                // Never taken anew: one who slept could else have the lease of a sale that sells again.
+                let store = &orders.inner.store;
+                match store.renew_sale(voucher, &token, LEASE_MS).await {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(e) => {
+                        tracing::debug!(error = %e, "a recovery's lease was not renewed; again soon");
+                    }
                 }
             }
         });

@@ -201,6 +201,10 @@ pub trait OrderStore: Send + Sync {
     /// Takes or renews a sale's recovery lease; `false` when another holds it.
     async fn hold_sale(&self, voucher: VoucherId, token: &str, ttl_ms: i64) -> Result<bool, DbErr>;
 
+    /// Keeps a sale's recovery lease for longer; `false` when it is not ours any more, even if nobody has it.
+    async fn renew_sale(&self, voucher: VoucherId, token: &str, ttl_ms: i64)
+    -> Result<bool, DbErr>;
+
     /// Gives a sale's recovery lease back; nothing happens when it is not ours any more.
     async fn leave_sale(&self, voucher: VoucherId, token: &str) -> Result<(), DbErr>;
 
@@ -213,8 +217,12 @@ pub trait OrderStore: Send + Sync {
     /// Records money that arrived and decides what becomes of it; the same transaction again changes nothing.
     async fn record_payment(&self, money: &Incoming) -> Result<Recorded, DbErr>;
 
-    /// Payments that fitted no order when they came, the oldest first.
-    async fn orphans(&self, most: u64) -> Result<Vec<payment::Model>, DbErr>;
+    /// Payments that fitted no order when they came, the oldest first, from the one after (received at, id) on.
+    async fn orphans(
+        &self,
+        after: Option<(i64, i64)>,
+        most: u64,
+    ) -> Result<Vec<payment::Model>, DbErr>;
 
     /// Looks again whether an orphan fits an order now; one older than `give_up_before_ms` is to be refunded.
     async fn judge_orphan(

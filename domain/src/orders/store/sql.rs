@@ -273,6 +273,23 @@ impl OrderStore for SqlStore {
         Ok(held.rows_affected == 1)
     }
 
+    async fn renew_sale(
+        &self,
+        voucher: VoucherId,
+        token: &str,
+        ttl_ms: i64,
+    ) -> Result<bool, DbErr> {
+        let now = self.clock.now_ms();
+        let renewed = sale::Entity::update_many()
+            .col_expr(sale::Column::LeaseUntil, Expr::value(now + ttl_ms))
+            .filter(sale::Column::VoucherId.eq(voucher.0))
+            .filter(sale::Column::LeaseToken.eq(token))
+            .filter(sale::Column::LeaseUntil.gt(now))
+            .exec(self.db.conn())
+            .await?;
+        Ok(renewed.rows_affected == 1)
+    }
+
     async fn leave_sale(&self, voucher: VoucherId, token: &str) -> Result<(), DbErr> {
         sale::Entity::update_many()
             .col_expr(sale::Column::LeaseToken, Expr::value(None::<String>))
@@ -292,6 +309,7 @@ impl OrderStore for SqlStore {
             )
             .filter(sale::Column::VoucherId.eq(voucher.0))
             .filter(sale::Column::LeaseToken.eq(token))
+            .filter(sale::Column::LeaseUntil.gt(self.clock.now_ms()))
             .exec(self.db.conn())
             .await?;
         Ok(announced.rows_affected == 1)
@@ -305,8 +323,20 @@ impl OrderStore for SqlStore {
         self.record_incoming(money.clone()).await
     }
 
-    async fn orphans(&self, most: u64) -> Result<Vec<payment::Model>, DbErr> {
-        payment::Entity::find_orphans()
+    async fn orphans(
+        &self,
+        after: Option<(i64, i64)>,
+        most: u64,
+    ) -> Result<Vec<payment::Model>, DbErr> {
+        let mut orphans = payment::Entity::find_orphans();
+        if let Some((at, id)) = after {
+            let same_time = payment::Column::ReceivedAt
+                .eq(at)
+                .and(payment::Column::Id.gt(id));
+            orphans = orphans.filter(payment::Column::ReceivedAt.gt(at).or(same_time));
+        }
+        orphans
+            .order_by_asc(payment::Column::Id)
             .limit(most)
             .all(self.db.conn())
             .await
