@@ -8,6 +8,7 @@
 
 mod cache;
 mod config;
+mod damage;
 mod drill;
 mod embedded;
 mod faults;

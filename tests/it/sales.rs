@@ -7,6 +7,7 @@ use entity::sale;
 use entity::sale::SaleStage;
 use entity::stock_entry;
 use futures_util::future::join_all;
+use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
 
@@ -159,6 +160,24 @@ async fn a_sale_that_is_over_and_quiet_is_settled_and_its_keys_go() {
     assert_eq!(row(&app, &sale).await.stage, SaleStage::Opened);
 
     sandbox_pay(&buyer, &order, "SUCCEED").await.data();
+    eventually(LIMIT, "an empty outbox", async || {
+        read_order(&buyer, &order).await["status"] == "PAID"
+            && orders.books(sale.voucher_id).await.unwrap().queued() == 0
+    })
+    .await;
+    assert_eq!(
+        orders.settle_sales().await.unwrap(),
+        0,
+        "by the clock of Redis, which shuts the window, it has only just ended"
+    );
+    // As if it had ended a while ago; the gauge tells Redis.
+    let end_ms = row(&app, &sale).await.end_ms - 20_000;
+    sale::Entity::update_many()
+        .col_expr(sale::Column::EndMs, Expr::value(end_ms))
+        .filter(sale::Column::VoucherId.eq(sale.voucher_id.0))
+        .exec(app.db())
+        .await
+        .unwrap();
     eventually(LIMIT, "the settlement", async || {
         let _ = orders.settle_sales().await;
         row(&app, &sale).await.stage == SaleStage::Settled
@@ -182,10 +201,17 @@ async fn a_sale_that_is_over_and_quiet_is_settled_and_its_keys_go() {
     );
     assert_eq!(read_order(&buyer, &order).await["status"], "PAID");
 
-    // Keys that come back, with a Redis that lost its last writes, are deleted.
+    // Keys that come back, with a Redis that lost its last writes, are deleted; an order in them is written first.
     let outbox = app.redis().key(format!("{{v:{}}}:outbox", sale.voucher_id));
     app.redis()
-        .query::<i64>(cmd("HSET").arg(outbox).arg("1").arg("x"))
+        .query::<i64>(
+            cmd("HSET")
+                .arg(outbox)
+                .arg("1")
+                .arg("x")
+                .arg("2")
+                .arg(late_payload(&app, &sale).await),
+        )
         .await
         .unwrap();
     eventually(LIMIT, "no key", async || {
@@ -193,7 +219,19 @@ async fn a_sale_that_is_over_and_quiet_is_settled_and_its_keys_go() {
         keys_of(&app, &sale).await.is_empty()
     })
     .await;
+    assert_eq!(row(&app, &sale).await.sold, 2, "the late order has its row");
     app.finish().await;
+}
+
+/// An order of another buyer that was accepted in the sale, and of which nothing is in the database.
+async fn late_payload(app: &TestApp, sale: &TestSale) -> String {
+    let epoch = row(app, sale).await.epoch;
+    let order = app.services().infra().ids.next().unwrap();
+    let buyer = app.user().await.id;
+    format!(
+        r#"{{"v":1,"order_id":"{order}","user_id":"{buyer}","voucher_id":"{}","slot":1,"price_minor":"990","currency":"CNY","reserved_at":"1","epoch":"{epoch}","request_id":"late","trace_id":"t"}}"#,
+        sale.voucher_id
+    )
 }
 
 /// Two sales of one shop; the window of one closes by itself.

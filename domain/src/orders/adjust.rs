@@ -2,6 +2,7 @@
 //! Raising goes to the database first and lowering to Redis first, so that Redis never sells what the database
 //! would refuse.
 
+use super::rounds::Round;
 use super::scripts::{self, Adjusted};
 use super::{Error, Orders};
 use crate::users::Session;
@@ -79,12 +80,21 @@ impl Orders {
     /// # Errors
     /// When a store cannot be asked.
     pub async fn repeat_adjustments(&self) -> Result<(), Error> {
+        let mut round = Round::of("changing totals");
         for sale in self.inner.store.open_sales().await? {
-            if sale.adjust_target.is_some() && self.adjust_step(&sale).await? == Step::Done {
-                self.tell_reopened(VoucherId(sale.voucher_id)).await;
+            if sale.adjust_target.is_some() {
+                round.note(sale.voucher_id, self.repeat_adjustment(&sale).await)?;
             }
         }
-        Ok(())
+        round.end().map(|_| ())
+    }
+
+    async fn repeat_adjustment(&self, sale: &Sale) -> Result<usize, Error> {
+        let done = self.adjust_step(sale).await? == Step::Done;
+        if done {
+            self.tell_reopened(VoucherId(sale.voucher_id)).await;
+        }
+        Ok(usize::from(done))
     }
 
     async fn adjust_step(&self, sale: &Sale) -> Result<Step, Error> {

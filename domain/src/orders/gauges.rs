@@ -2,6 +2,7 @@
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
+use super::rounds::Round;
 use super::{Error, Orders};
 use crate::infra::bus::Bus;
 use crate::vouchers::VoucherId;
@@ -12,11 +13,14 @@ impl Orders {
     /// # Errors
     /// When a store cannot be asked; the gauges then keep their last value.
     pub async fn measure(&self) -> Result<(), Error> {
-        let mut waiting = 0;
+        let (mut waiting, mut round) = (0, Round::of("measuring sales"));
         for sale in self.inner.store.open_sales().await? {
-            waiting += self.inspect(VoucherId(sale.voucher_id)).await?.queued();
+            let seen = self.inspect(VoucherId(sale.voucher_id)).await;
+            waiting += seen.as_ref().map_or(0, |seen| seen.queued());
+            round.note(sale.voucher_id, seen.map(|_| 1).map_err(Error::from))?;
         }
         metrics::gauge!("lifemate_seckill_outbox_orders").set(as_gauge(waiting));
+        round.end()?;
         if let Bus::Kafka(bus) = &self.inner.infra.bus
             && let Ok(behind) = bus.lag().await
         {

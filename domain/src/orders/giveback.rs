@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use entity::giveback::{self, GivebackKind};
 use entity::sale::SaleStage;
 
+use super::rounds::Round;
 use super::scripts::Released;
 use super::{Error, OrderId, Orders};
 use crate::users::UserId;
@@ -19,12 +20,15 @@ const RETRY_MOST_MS: i64 = 30_000;
 /// A giveback refused this often is reported.
 const ALARM_AFTER: i32 = 20;
 
+type ByEpoch<'a> = HashMap<i64, Vec<&'a giveback::Model>>;
+type ByAttempts = BTreeMap<i32, Vec<OrderId>>;
+
 impl Orders {
     /// Does the givebacks that are due; returns how many were done. May run anywhere, twice.
     ///
     /// # Errors
     /// When the database fails. Redis' refusals only put givebacks off.
-    pub async fn give_back_due(&self) -> Result<u64, Error> {
+    pub async fn give_back_due(&self) -> Result<usize, Error> {
         let now = self.inner.infra.clock.now_ms();
         let due = self.inner.store.due_givebacks(now, BATCH).await?;
         let mut by_voucher: BTreeMap<i64, Vec<giveback::Model>> = BTreeMap::new();
@@ -34,18 +38,19 @@ impl Orders {
                 .or_default()
                 .push(giveback);
         }
-        let mut done = 0;
+        let mut round = Round::of("giving units back");
         for (voucher, givebacks) in by_voucher {
-            done += self.give_back(VoucherId(voucher), &givebacks).await?;
+            let done = self.give_back(VoucherId(voucher), &givebacks).await;
+            round.note(voucher, done)?;
         }
-        Ok(done)
+        round.end()
     }
 
     async fn give_back(
         &self,
         voucher: VoucherId,
         givebacks: &[giveback::Model],
-    ) -> Result<u64, Error> {
+    ) -> Result<usize, Error> {
         let settled = self
             .inner
             .store
@@ -57,14 +62,48 @@ impl Orders {
                 .iter()
                 .map(|g| (OrderId(g.order_id), g.round))
                 .collect();
-            return Ok(self
+            let done = self.inner.store.givebacks_done(voucher, &rounds, None);
+            return Ok(usize::try_from(done.await?).unwrap_or(0));
+        }
+        let (released, mut refused) = self.release_each(voucher, givebacks).await;
+        let mut done = 0;
+        for (epoch, released) in released {
+            let rounds: Vec<_> = released
+                .iter()
+                .map(|g| (OrderId(g.order_id), g.round))
+                .collect();
+            let taken = self
                 .inner
                 .store
-                .givebacks_done(voucher, &rounds, None)
-                .await?);
+                .givebacks_done(voucher, &rounds, Some(epoch))
+                .await?;
+            if taken < rounds.len() as u64 {
+                // Redis is in another epoch than the database: they would come again at once, before all others. Those
+                // that were taken are not pending any more, and stay as they are.
+                for giveback in released {
+                    let order = OrderId(giveback.order_id);
+                    refused.entry(giveback.attempts).or_default().push(order);
+                }
+            }
+            done += taken;
         }
-        let mut released: HashMap<i64, Vec<(OrderId, i32)>> = HashMap::new();
-        let mut refused: BTreeMap<i32, Vec<OrderId>> = BTreeMap::new();
+        self.put_off(&refused).await?;
+        if done > 0 {
+            metrics::counter!("lifemate_orders_givebacks_total").increment(done);
+            self.tell_reopened(voucher).await;
+        }
+        Ok(usize::try_from(done).unwrap_or(0))
+    }
+
+    /// Asks Redis for each of them: those that it gave back by the epoch it did so in, and those it did not, by how
+    /// often that happened before.
+    async fn release_each<'a>(
+        &self,
+        voucher: VoucherId,
+        givebacks: &'a [giveback::Model],
+    ) -> (ByEpoch<'a>, ByAttempts) {
+        let mut released = ByEpoch::new();
+        let mut refused = ByAttempts::new();
         for giveback in givebacks {
             let order = OrderId(giveback.order_id);
             match self
@@ -75,10 +114,9 @@ impl Orders {
                 )
                 .await
             {
-                Ok(Released::Done { epoch, .. }) => released
-                    .entry(epoch)
-                    .or_default()
-                    .push((order, giveback.round)),
+                Ok(Released::Done { epoch, .. }) => {
+                    released.entry(epoch).or_default().push(giveback)
+                }
                 Ok(Released::NotReady) => refused.entry(giveback.attempts).or_default().push(order),
                 Err(e) => {
                     tracing::debug!(error = %e, order.id = order.0, "a unit cannot be given back now");
@@ -86,23 +124,10 @@ impl Orders {
                 }
             }
         }
-        let mut done = 0;
-        for (epoch, rounds) in released {
-            done += self
-                .inner
-                .store
-                .givebacks_done(voucher, &rounds, Some(epoch))
-                .await?;
-        }
-        self.put_off(&refused).await?;
-        if done > 0 {
-            metrics::counter!("lifemate_orders_givebacks_total").increment(done);
-            self.tell_reopened(voucher).await;
-        }
-        Ok(done)
+        (released, refused)
     }
 
-    async fn put_off(&self, refused: &BTreeMap<i32, Vec<OrderId>>) -> Result<(), Error> {
+    async fn put_off(&self, refused: &ByAttempts) -> Result<(), Error> {
         for (attempts, orders) in refused {
             if *attempts >= ALARM_AFTER {
                 tracing::error!(

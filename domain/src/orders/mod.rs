@@ -27,6 +27,7 @@ pub mod queued;
 pub mod reconcile;
 pub mod recovery;
 mod reservations;
+mod rounds;
 pub mod sale;
 pub mod scripts;
 pub mod seckill;

@@ -6,6 +6,7 @@ use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::recovery::Recovered;
+use super::rounds::Round;
 use super::scripts::{Amended, Amendment};
 use super::{Error, Orders};
 use crate::users::Session;
@@ -78,9 +79,10 @@ impl Orders {
         .await
     }
 
-    /// Brings the pause and the end of a sale into Redis; nothing happens when they are there.
-    pub(crate) async fn amend(&self, sale: &Sale) -> Result<Amended, Error> {
-        let voucher = VoucherId(sale.voucher_id);
+    /// Brings the pause and the end of a sale, as they are now, into Redis; nothing happens when they are there.
+    pub(crate) async fn amend(&self, voucher: VoucherId) -> Result<Amended, Error> {
+        // Read at the last moment: what the caller knows may have been changed since, and be there already.
+        let sale = self.require_sale(voucher).await?;
         let amendment = Amendment {
             epoch: sale.epoch,
             paused: Some(sale.paused || sale.frozen),
@@ -102,16 +104,23 @@ impl Orders {
     /// # Errors
     /// When a store cannot be asked.
     pub async fn repeat_amendments(&self) -> Result<(), Error> {
+        let mut round = Round::of("amending sales");
         for sale in self.inner.store.open_sales().await? {
-            let seen = self.inspect(VoucherId(sale.voucher_id)).await?;
-            let same =
-                seen.paused == (sale.paused || sale.frozen) && seen.end_ms == Some(sale.end_ms);
-            if seen.epoch == Some(sale.epoch) && !same {
-                self.amend(&sale).await?;
-                self.tell_reopened(VoucherId(sale.voucher_id)).await;
-            }
+            round.note(sale.voucher_id, self.repeat_amendment(&sale).await)?;
         }
-        Ok(())
+        round.end().map(|_| ())
+    }
+
+    async fn repeat_amendment(&self, sale: &Sale) -> Result<usize, Error> {
+        let voucher = VoucherId(sale.voucher_id);
+        let seen = self.inspect(voucher).await?;
+        let same = seen.paused == (sale.paused || sale.frozen) && seen.end_ms == Some(sale.end_ms);
+        if seen.epoch != Some(sale.epoch) || same {
+            return Ok(0);
+        }
+        self.amend(voucher).await?;
+        self.tell_reopened(voucher).await;
+        Ok(1)
     }
 
     /// Tells every node that a sale may sell again, or otherwise than before.
@@ -192,7 +201,7 @@ impl Orders {
             return Err(self.wrong_state(&before));
         }
         let after = self.require_sale(voucher).await?;
-        if let Err(e) = self.amend(&after).await {
+        if let Err(e) = self.amend(voucher).await {
             tracing::warn!(error = %e, voucher.id = voucher.0, "a change of the sale reaches redis later");
         }
         self.tell_reopened(voucher).await;

@@ -3,17 +3,20 @@
 
 use std::time::Duration;
 
-use deadpool_redis::redis::cmd;
+use deadpool_redis::redis::{cmd, pipe};
 use entity::dead_letter::DeadLetterSource;
 use entity::writer_progress;
 use sea_orm::EntityTrait;
 
-use super::queued::QueuedOrderV1;
+use super::queued::{BadPayload, QueuedOrderV1};
+use super::rounds::Round;
+use super::store::Barred;
 use super::writer::BATCH;
-use super::{Error, OrderId, Orders};
+use super::{Error, Order, OrderId, OrderKey, Orders, money};
 use crate::infra::bus::Bus;
+use crate::infra::ids::made_at_ms;
 use crate::users::UserId;
-use crate::vouchers::VoucherId;
+use crate::vouchers::{Sale, VoucherId};
 
 /// How long the writer has for an order while it moves.
 const WRITER_MOVES_MS: i64 = 60_000;
@@ -29,28 +32,41 @@ impl Orders {
     /// # Errors
     /// When a store cannot be asked.
     pub async fn sweep(&self) -> Result<usize, Error> {
-        let mut swept = 0;
+        let mut round = Round::of("sweeping outboxes");
         for sale in self.inner.store.open_sales().await? {
-            swept += self.sweep_sale(VoucherId(sale.voucher_id)).await?;
+            round.note(sale.voucher_id, self.sweep_sale(&sale).await)?;
         }
-        Ok(swept)
+        round.end()
     }
 
-    async fn sweep_sale(&self, voucher: VoucherId) -> Result<usize, Error> {
-        let size = cmd("HLEN").arg(self.keys(voucher).outbox()).to_owned();
+    async fn sweep_sale(&self, sale: &Sale) -> Result<usize, Error> {
+        let voucher = VoucherId(sale.voucher_id);
+        let outbox = self.keys(voucher).outbox();
+        let kind: String = self
+            .inner
+            .infra
+            .redis
+            .query(cmd("TYPE").arg(&outbox))
+            .await?;
+        // Of another kind it is damaged, and the gauge sees that too.
+        if kind != "hash" {
+            return Ok(0);
+        }
+        let size = cmd("HLEN").arg(outbox).to_owned();
         if self.inner.infra.redis.query::<i64>(&size).await? <= 1 {
             return Ok(0);
         }
-        let (seconds, micros): (i64, i64) = self.inner.infra.redis.query(&cmd("TIME")).await?;
-        let oldest = seconds * 1_000 + micros / 1_000 - self.threshold_ms(voucher).await?;
+        let oldest = self.redis_ms().await? - self.threshold_ms(voucher).await?;
         let mut conn = self.inner.infra.redis.line().await?.conn;
         let mut late = Vec::new();
         for (order, payload) in self.scan_outbox(&mut conn, voucher).await? {
             match QueuedOrderV1::parse(&payload) {
                 Ok(item) if item.reserved_at <= oldest => late.push(item),
-                Ok(_) => {}
+                // Whoever wrote a later version reads it too.
+                Ok(_) | Err(BadPayload::Version(_)) => {}
+                Err(_) if made_at(&order).is_some_and(|at| at > oldest) => {}
                 Err(e) => {
-                    self.bury_entry(voucher, &order, &e.to_string(), &payload)
+                    self.bury_entry(sale, &order, &e.to_string(), &payload)
                         .await?
                 }
             }
@@ -88,23 +104,67 @@ impl Orders {
         })
     }
 
-    /// An entry that cannot be decoded is kept as a dead letter and its unit goes back; nobody will place it.
+    /// An entry that cannot be decoded is kept as a dead letter, and its order is rejected: the database says so first,
+    /// for it may know the order. The entry goes last, so that a step which failed is made again.
     async fn bury_entry(
         &self,
-        voucher: VoucherId,
-        order: &str,
+        sale: &Sale,
+        field: &str,
         reason: &str,
         payload: &[u8],
     ) -> Result<(), Error> {
-        self.bury(DeadLetterSource::Outbox, order, reason, payload)
+        self.bury(DeadLetterSource::Outbox, field, reason, payload)
             .await?;
-        if let Ok(order) = order.parse::<OrderId>() {
-            self.settle(voucher, &[order]).await?;
-            // Redis itself knows whose it is.
-            self.release(voucher, (order, UserId(0)), true).await?;
+        let voucher = VoucherId(sale.voucher_id);
+        match field.parse::<OrderId>() {
+            Ok(order) => {
+                if self.reject_unreadable(sale, order).await? {
+                    self.settle(voucher, &[order]).await?;
+                }
+            }
+            Err(_) => {
+                let drop = cmd("HDEL")
+                    .arg(self.keys(voucher).outbox())
+                    .arg(field)
+                    .to_owned();
+                self.inner.infra.redis.query::<i64>(&drop).await?;
+            }
         }
         Ok(())
     }
+
+    /// Rejects an order of which only its unit is known; `false` when that cannot be told now.
+    async fn reject_unreadable(&self, sale: &Sale, order: OrderId) -> Result<bool, Error> {
+        let voucher = VoucherId(sale.voucher_id);
+        let keys = self.keys(voucher);
+        let mut look = pipe();
+        look.hget(keys.meta(), "epoch").hget(keys.orders(), order.0);
+        let (epoch, unit): (Option<i64>, Option<String>) =
+            self.inner.infra.redis.query_pipe(&look).await?;
+        let Some(epoch) = epoch else { return Ok(false) };
+        let buyer = unit.and_then(|unit| unit.split(':').next()?.parse::<UserId>().ok());
+        // Without a unit there is nothing to give back, and nobody to tell.
+        let Some(buyer) = buyer else { return Ok(true) };
+        let key = OrderKey {
+            order,
+            voucher,
+            buyer,
+        };
+        let price = money(sale.price_minor, &sale.currency)?;
+        match self.inner.store.bar(key, &price, epoch).await? {
+            Barred::OtherEpoch => Ok(false),
+            Barred::Found(_) => Ok(true),
+            Barred::Rejected(row) => {
+                let rejected = Order::from_reject(&row, None)?;
+                self.publish_changes(&[rejected]).await;
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn made_at(order: &str) -> Option<i64> {
+    order.parse::<OrderId>().ok().map(|o| made_at_ms(o.0))
 }
 
 /// How often the outboxes are looked at: often when they are the queue, rarely when Kafka is.

@@ -45,10 +45,10 @@ impl Orders {
         tasks.spawn(
             self.clone()
                 .repeat("gauge", GAUGE_EVERY, stop.clone(), |o| async move {
-                    let installed = o.look_after_sales().await?;
-                    o.repeat_amendments().await?;
-                    o.repeat_adjustments().await?;
-                    Ok(installed)
+                    let installed = o.look_after_sales().await;
+                    let amended = o.repeat_amendments().await;
+                    let adjusted = o.repeat_adjustments().await;
+                    amended.and(adjusted).and(installed)
                 }),
         );
         let sweep_every = sweeper::period(&self.inner.infra.bus);
@@ -68,7 +68,7 @@ impl Orders {
             "giveback",
             GIVE_BACK_EVERY,
             stop.clone(),
-            |o| async move { Ok(usize::try_from(o.give_back_due().await?).unwrap_or(0)) },
+            |o| async move { o.give_back_due().await },
         ));
         tasks.spawn(self.clone().repeat(
             "payments",
@@ -79,9 +79,8 @@ impl Orders {
         tasks.spawn(
             self.clone()
                 .repeat("settler", SETTLE_EVERY, stop.clone(), |o| async move {
-                    let settled = o.settle_sales().await?;
-                    o.sweep_leftovers().await?;
-                    Ok(settled)
+                    let settled = o.settle_sales().await;
+                    o.sweep_leftovers().await.and(settled)
                 }),
         );
         tasks.spawn(

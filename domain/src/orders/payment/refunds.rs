@@ -1,9 +1,10 @@
 //! Money that goes back, and money that waits for its order. Steps may run anywhere, twice: the provider knows a
 //! refund by its idempotency key.
 
-use entity::refund;
+use entity::{payment, refund};
 
 use super::Provider;
+use crate::orders::rounds::Round;
 use crate::orders::store::Recorded;
 use crate::orders::{Error, OrderId, Orders};
 
@@ -18,31 +19,49 @@ impl Orders {
     /// # Errors
     /// When the database fails.
     pub async fn work_on_payments(&self) -> Result<usize, Error> {
-        Ok(self.judge_orphans().await? + self.send_refunds().await?)
+        let judged = self.judge_orphans().await;
+        Ok(self.send_refunds().await? + judged?)
     }
 
     async fn judge_orphans(&self) -> Result<usize, Error> {
         let wait_ms =
             i64::try_from(self.inner.settings.sale.orphan_wait.as_millis()).unwrap_or(i64::MAX / 4);
         let give_up_before = self.inner.infra.clock.now_ms() - wait_ms;
-        let mut judged = 0;
-        for orphan in self.inner.store.orphans(BATCH).await? {
-            let order = OrderId(orphan.order_id);
-            let known = self.write_paid_order(order).await?;
-            if !known && orphan.received_at > give_up_before {
-                continue;
+        let (mut round, mut after) = (Round::of("judging orphans"), None);
+        loop {
+            // Page by page: those that have to wait must not keep the rest from being looked at.
+            let page = self.inner.store.orphans(after, BATCH).await?;
+            let Some(last) = page.last() else {
+                return round.end();
+            };
+            after = Some((last.received_at, last.id));
+            for orphan in page {
+                let judged = self.judge_orphan(&orphan, give_up_before).await;
+                round.note(orphan.id, judged)?;
             }
-            let recorded = self
-                .inner
-                .store
-                .judge_orphan(&orphan, give_up_before)
-                .await?;
-            if matches!(recorded, Recorded::Paid | Recorded::ToRefund(_)) {
-                judged += 1;
-            }
-            self.tell_money_again(order, recorded).await?;
         }
-        Ok(judged)
+    }
+
+    async fn judge_orphan(
+        &self,
+        orphan: &payment::Model,
+        give_up_before: i64,
+    ) -> Result<usize, Error> {
+        let order = OrderId(orphan.order_id);
+        let known = self.write_paid_order(order).await?;
+        if !known && orphan.received_at > give_up_before {
+            return Ok(0);
+        }
+        let recorded = self
+            .inner
+            .store
+            .judge_orphan(orphan, give_up_before)
+            .await?;
+        self.tell_money_again(order, recorded).await?;
+        Ok(usize::from(matches!(
+            recorded,
+            Recorded::Paid | Recorded::ToRefund(_)
+        )))
     }
 
     async fn tell_money_again(&self, order: OrderId, recorded: Recorded) -> Result<(), Error> {
@@ -54,29 +73,31 @@ impl Orders {
 
     async fn send_refunds(&self) -> Result<usize, Error> {
         let now = self.inner.infra.clock.now_ms();
-        let mut sent = 0;
+        let mut round = Round::of("sending refunds");
         for refund in self.inner.store.due_refunds(now, BATCH).await? {
-            match send(&refund) {
-                Ok(()) => {
-                    if self.inner.store.refund_done(&refund).await? {
-                        sent += 1;
-                        metrics::counter!("lifemate_payments_refunded_total").increment(1);
-                        self.tell_present(OrderId(refund.order_id)).await?;
-                    }
-                }
-                Err(reason) => {
-                    tracing::error!(
-                        order.id = refund.order_id,
-                        reason,
-                        "a refund was not taken by its provider; trying again"
-                    );
-                    let doublings = u32::try_from(refund.attempts).unwrap_or(0).min(16);
-                    let next_at = now + (RETRY_MS << doublings).min(RETRY_MOST_MS);
-                    self.inner.store.refund_later(&refund, next_at).await?;
-                }
-            }
+            round.note(refund.id, self.send_refund(&refund, now).await)?;
         }
-        Ok(sent)
+        round.end()
+    }
+
+    async fn send_refund(&self, refund: &refund::Model, now: i64) -> Result<usize, Error> {
+        if let Err(reason) = send(refund) {
+            tracing::error!(
+                order.id = refund.order_id,
+                reason,
+                "a refund was not taken by its provider; trying again"
+            );
+            let doublings = u32::try_from(refund.attempts).unwrap_or(0).min(16);
+            let next_at = now + (RETRY_MS << doublings).min(RETRY_MOST_MS);
+            self.inner.store.refund_later(refund, next_at).await?;
+            return Ok(0);
+        }
+        if !self.inner.store.refund_done(refund).await? {
+            return Ok(0);
+        }
+        metrics::counter!("lifemate_payments_refunded_total").increment(1);
+        self.tell_present(OrderId(refund.order_id)).await?;
+        Ok(1)
     }
 }
 
