@@ -2,6 +2,7 @@
 
 pub mod dead_letter;
 pub mod giveback;
+pub mod image;
 pub mod lease;
 pub mod notification;
 pub mod notification_box;

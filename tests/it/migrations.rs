@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use entity::dead_letter::DeadLetterSource;
 use entity::giveback::{GivebackKind, GivebackStatus};
+use entity::image::ImageState;
 use entity::notification::NotificationKind;
 use entity::order::{CloseReason, OrderStatus};
 use entity::order_reject::RejectReason;
@@ -21,9 +22,9 @@ use entity::stock_entry::StockReason;
 use entity::user::{Gender, Role};
 use entity::voucher::{VoucherKind, VoucherStatus};
 use entity::{
-    dead_letter, giveback, lease, notification, notification_box, order, order_reject, payment,
-    payment_intent, refund, sale, shop, shop_type, stock_entry, switch, user, voucher, worker_id,
-    writer_progress,
+    dead_letter, giveback, image, lease, notification, notification_box, order, order_reject,
+    payment, payment_intent, refund, sale, shop, shop_type, stock_entry, switch, user, voucher,
+    worker_id, writer_progress,
 };
 use migration::{Migrator, MigratorTrait};
 use sea_orm::entity::prelude::Date;
@@ -41,6 +42,8 @@ const NAMES: &[&str] = &[
     "uq_users_phone",
     "uq_shop_types_code",
     "uq_shops_source",
+    "uq_images_object_key",
+    "ix_images_state",
     "ix_shops_type",
     "ix_shops_score",
     "ix_shops_sold",
@@ -563,6 +566,22 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
         read_seq: BIG,
     };
     assert_keeps(&conn, known).await;
+    assert_keeps(&conn, an_image()).await;
+}
+
+fn an_image() -> image::Model {
+    image::Model {
+        id: BIG,
+        owner_id: BIG,
+        object_key: "k".repeat(64),
+        state: ImageState::Deleting,
+        content_type: "image/jpeg".to_owned(),
+        width: i32::MAX,
+        height: i32::MAX,
+        bytes: i32::MAX,
+        sha256: "f".repeat(64),
+        created_at: BIG,
+    }
 }
 
 /// What may be unknown is left out; 0 is a number like others, and no wish for the next one.
@@ -735,6 +754,17 @@ async fn what_is_one_of_its_kind_is_not_written_twice(conn: DatabaseConnection) 
     assert_refused(add(&conn, a_notification(2, 1, "l")).await);
     assert_refused(add(&conn, a_notification(2, 2, "k")).await);
     add(&conn, a_notification(2, 2, "K")).await.unwrap();
+    add(&conn, an_image()).await.unwrap();
+    assert_refused(
+        add(
+            &conn,
+            image::Model {
+                id: 1,
+                ..an_image()
+            },
+        )
+        .await,
+    );
 }
 
 // ---- what must not be forgotten -------------------------------------------------------------------------------
