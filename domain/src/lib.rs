@@ -5,6 +5,8 @@
 // The concepts, in reading order.
 pub mod users;
 
+pub mod uploads;
+
 pub mod shops;
 
 pub mod vouchers;
@@ -39,6 +41,7 @@ use rate_limits::RateLimits;
 use settings::Settings;
 use shops::Shops;
 use switches::Switches;
+use uploads::Uploads;
 use users::Users;
 use vouchers::Vouchers;
 
@@ -69,6 +72,9 @@ pub enum ConnectError {
     /// The cache.
     #[error("cannot make the cache: {0}")]
     Cache(#[from] infra::cache::Error),
+    /// Where pictures lie.
+    #[error(transparent)]
+    Uploads(#[from] uploads::SetupError),
     /// No ids.
     #[error("cannot make ids: {0}; are the migrations done? (lifemate migrate up)")]
     Ids(#[from] IdsError),
@@ -104,6 +110,8 @@ impl Missing {
 pub struct Services {
     /// Accounts and sessions.
     pub users: Users,
+    /// Pictures that users upload.
+    pub uploads: Uploads,
     /// Shops, and where they are.
     pub shops: Shops,
     /// Vouchers and their sales, as their merchants describe them.
@@ -159,6 +167,7 @@ impl Services {
             bus,
         };
         let users = Users::new(infra.clone(), settings);
+        let uploads = Uploads::new(infra.clone(), settings)?;
         let shops = Shops::new(infra.clone());
         let vouchers = Vouchers::new(infra.clone(), shops.clone());
         let switches = Switches::new(infra.clone());
@@ -171,6 +180,7 @@ impl Services {
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
         Ok(Self {
             users,
+            uploads,
             shops,
             vouchers,
             orders,
@@ -226,6 +236,8 @@ impl Services {
         let tasks = TaskTracker::new();
         let (orders, orders_stop) = (self.orders.clone(), stop.clone());
         tasks.spawn(async move { orders.run_workers(orders_stop).await });
+        let (uploads, uploads_stop) = (self.uploads.clone(), stop.clone());
+        tasks.spawn(async move { uploads.run_workers(uploads_stop).await });
         tasks.close();
         tasks.wait().await;
     }

@@ -1,6 +1,7 @@
 //! What the domain needs to be told at start. Reading files and the environment is `src/config.rs`.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Everything the domain is configured with; already checked by whoever made it.
@@ -24,6 +25,8 @@ pub struct Settings {
     pub sale: SaleSettings,
     /// Payments and their callbacks.
     pub payments: PaymentSettings,
+    /// Where uploaded pictures lie.
+    pub uploads: UploadStore,
     /// Scheme, host and port under which clients and payment providers reach this server, no slash at the end.
     pub public_url: String,
     /// Whether the limits of `rate_limits` are kept; the sale's own click limit always is.
@@ -112,6 +115,32 @@ pub struct PaymentSettings {
     pub sandbox: bool,
     /// Keys that sign callbacks, the newest first; the second is for rotation.
     pub webhook_secrets: Vec<Secret>,
+}
+
+/// Where uploaded pictures lie.
+#[derive(Clone, Debug)]
+pub enum UploadStore {
+    /// A folder; several nodes must see the same one.
+    Folder(PathBuf),
+    /// A bucket of S3, or of what speaks like it.
+    S3(S3Settings),
+}
+
+/// A bucket of S3, or of what speaks like it.
+#[derive(Clone, Debug)]
+pub struct S3Settings {
+    /// Scheme, host and port; `None`: Amazon's own.
+    pub endpoint: Option<String>,
+    /// The bucket.
+    pub bucket: String,
+    /// The region that requests are signed for.
+    pub region: String,
+    /// The name of the key.
+    pub access_key: String,
+    /// The key, which signs requests.
+    pub secret_key: Secret,
+    /// Where everybody may read the bucket, no slash at the end; `None`: addresses are signed.
+    pub public_url: Option<String>,
 }
 
 /// A value that never shows in logs.

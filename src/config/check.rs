@@ -67,6 +67,7 @@ pub(super) fn related(config: &Config) -> Result<(), ConfigError> {
             "is of no use without webhook_secret",
         );
     }
+    pictures(config)?;
     if config.code_sender == CodeSender::Webhook {
         if config.code_webhook_url.is_none() {
             return wrong(
@@ -82,6 +83,32 @@ pub(super) fn related(config: &Config) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// Pictures lie in a folder or in a bucket, and a bucket needs its key.
+fn pictures(config: &Config) -> Result<(), ConfigError> {
+    if config.s3_bucket.is_some() {
+        if config.uploads_dir.is_some() {
+            return wrong("uploads_dir", "is of no use with s3_bucket");
+        }
+        if config.s3_access_key.is_none() {
+            return wrong("s3_access_key", "is needed with s3_bucket");
+        }
+        if config.s3_secret_key.is_none() {
+            return wrong("s3_secret_key", "is needed with s3_bucket");
+        }
+        return Ok(());
+    }
+    let lone = [
+        ("s3_endpoint", config.s3_endpoint.is_some()),
+        ("s3_access_key", config.s3_access_key.is_some()),
+        ("s3_secret_key", config.s3_secret_key.is_some()),
+        ("s3_public_url", config.s3_public_url.is_some()),
+    ];
+    match lone.into_iter().find(|(_, is_set)| *is_set) {
+        Some((key, _)) => wrong(key, "is of no use without s3_bucket"),
+        None => Ok(()),
+    }
 }
 
 /// What the production profile refuses.
@@ -153,6 +180,7 @@ fn stores(config: &Config) -> Result<(), ConfigError> {
     if let Some(url) = &config.code_webhook_url {
         web_url("code_webhook_url", url)?;
     }
+    bucket(config)?;
     for broker in config
         .kafka_brokers
         .iter()
@@ -163,6 +191,38 @@ fn stores(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+fn bucket(config: &Config) -> Result<(), ConfigError> {
+    for (key, url) in [
+        ("s3_endpoint", &config.s3_endpoint),
+        ("s3_public_url", &config.s3_public_url),
+    ] {
+        if let Some(url) = url {
+            web_url(key, url)?;
+        }
+    }
+    let names = [
+        ("s3_bucket", config.s3_bucket.as_ref()),
+        ("s3_region", Some(&config.s3_region)),
+        ("s3_access_key", config.s3_access_key.as_ref()),
+    ];
+    for (key, name) in names {
+        if name
+            .is_some_and(|name| !name.bytes().all(|b| b.is_ascii_graphic()) || name.contains('/'))
+        {
+            return wrong(key, "must be a name without blanks and slashes");
+        }
+    }
+    if config
+        .uploads_dir
+        .as_ref()
+        .is_some_and(|folder| folder.as_os_str().is_empty())
+    {
+        return wrong("uploads_dir", "must name a folder");
+    }
+    Ok(())
+}
+
+/// Those that the operator makes himself. The key to a bucket comes from whoever runs the bucket.
 fn secrets(config: &Config) -> Vec<(&'static str, &Secret)> {
     let all = [
         ("id_secret", &config.id_secret),

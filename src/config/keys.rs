@@ -83,6 +83,52 @@ pub(super) const KEYS: &[Key] = &[
         show: |c| shown(c.data_dir.display()),
     },
     Key {
+        name: "uploads_dir",
+        help: "the folder of uploaded pictures, the same for all nodes; default: uploads in data_dir",
+        read: |c, v| put(&mut c.uploads_dir, Ok(Some(PathBuf::from(v)))),
+        show: |c| {
+            c.uploads_dir
+                .as_ref()
+                .and_then(|folder| shown(folder.display()))
+        },
+    },
+    Key {
+        name: "s3_bucket",
+        help: "the bucket of uploaded pictures; default: they lie in uploads_dir",
+        read: |c, v| put(&mut c.s3_bucket, Ok(Some(v.to_owned()))),
+        show: |c| c.s3_bucket.as_ref().and_then(shown),
+    },
+    Key {
+        name: "s3_endpoint",
+        help: "the server of that bucket; default: the one of Amazon in s3_region",
+        read: |c, v| put(&mut c.s3_endpoint, Ok(Some(v.to_owned()))),
+        show: |c| shown_url(c.s3_endpoint.as_ref()),
+    },
+    Key {
+        name: "s3_region",
+        help: "the region that requests to that bucket are signed for",
+        read: |c, v| put(&mut c.s3_region, Ok(v.to_owned())),
+        show: |c| shown(&c.s3_region),
+    },
+    Key {
+        name: "s3_access_key",
+        help: "the name of the key to that bucket",
+        read: |c, v| put(&mut c.s3_access_key, Ok(Some(v.to_owned()))),
+        show: |c| c.s3_access_key.as_ref().and_then(shown),
+    },
+    Key {
+        name: "s3_secret_key",
+        help: "the key to that bucket",
+        read: |c, v| put(&mut c.s3_secret_key, Ok(Some(Secret::new(v)))),
+        show: |c| masked(c.s3_secret_key.as_ref()),
+    },
+    Key {
+        name: "s3_public_url",
+        help: "where everybody may read that bucket; default: addresses are signed for an hour",
+        read: |c, v| put(&mut c.s3_public_url, Ok(Some(v.to_owned()))),
+        show: |c| c.s3_public_url.as_ref().and_then(shown),
+    },
+    Key {
         name: "deployment",
         help: "prefix of all keys, channels and topics, so that several deployments can share stores",
         read: |c, v| put(&mut c.deployment, Ok(v.to_owned())),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use domain::settings::{
     AccountSettings, AnswerMode, CodeSenderSettings, GroupProtocol, KafkaSettings, PaymentSettings,
-    SaleSettings, Secret, Settings,
+    S3Settings, SaleSettings, Secret, Settings, UploadStore,
 };
 
 pub use network::Network;
@@ -52,6 +52,20 @@ pub struct Config {
     pub trusted_proxies: Vec<Network>,
     /// The folder of the embedded stores.
     pub data_dir: PathBuf,
+    /// The folder of uploaded pictures; `None`: `uploads` in the data folder.
+    pub uploads_dir: Option<PathBuf>,
+    /// The bucket of uploaded pictures; `None`: they lie in a folder.
+    pub s3_bucket: Option<String>,
+    /// Where that bucket's server is; `None`: Amazon's own.
+    pub s3_endpoint: Option<String>,
+    /// The region that its requests are signed for.
+    pub s3_region: String,
+    /// The name of the key to that bucket.
+    pub s3_access_key: Option<String>,
+    /// The key to that bucket.
+    pub s3_secret_key: Option<Secret>,
+    /// Where everybody may read that bucket; `None`: addresses are signed.
+    pub s3_public_url: Option<String>,
     /// Development or production.
     pub profile: Profile,
     /// Prefix of everything this deployment keeps in shared stores.
@@ -156,6 +170,13 @@ impl Default for Config {
             allowed_origins: Vec::new(),
             trusted_proxies: Vec::new(),
             data_dir: PathBuf::from("./var"),
+            uploads_dir: None,
+            s3_bucket: None,
+            s3_endpoint: None,
+            s3_region: "us-east-1".to_owned(),
+            s3_access_key: None,
+            s3_secret_key: None,
+            s3_public_url: None,
             profile: Profile::Development,
             deployment: "lifemate".to_owned(),
             answer_mode: AnswerMode::Redis,
@@ -250,6 +271,7 @@ impl Config {
                 sandbox: !self.is_production(),
                 webhook_secrets: secrets.webhook,
             },
+            uploads: self.uploads(),
             public_url: self.public_url(addr),
             rate_limits: self.rate_limits,
             production: self.is_production(),
@@ -274,6 +296,27 @@ impl Config {
             replication: self.kafka_replication,
             group_protocol: self.kafka_group_protocol,
         })
+    }
+
+    fn uploads(&self) -> UploadStore {
+        match (&self.s3_bucket, &self.s3_access_key, &self.s3_secret_key) {
+            (Some(bucket), Some(access_key), Some(secret_key)) => UploadStore::S3(S3Settings {
+                endpoint: self.s3_endpoint.clone(),
+                bucket: bucket.clone(),
+                region: self.s3_region.clone(),
+                access_key: access_key.clone(),
+                secret_key: secret_key.clone(),
+                public_url: self
+                    .s3_public_url
+                    .as_ref()
+                    .map(|url| url.trim_end_matches('/').to_owned()),
+            }),
+            _ => UploadStore::Folder(
+                self.uploads_dir
+                    .clone()
+                    .unwrap_or_else(|| self.data_dir.join("uploads")),
+            ),
+        }
     }
 
     fn code_sender(&self) -> CodeSenderSettings {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 /// the reason, and makes no circle (a test looks).
 const CONCEPTS: &[(&str, &[&str])] = &[
     ("users", &[]),
+    ("uploads", &["users"]),
     ("shops", &["users"]),
     ("vouchers", &["users", "shops"]),
     ("orders", &["users", "shops", "vouchers"]),
