@@ -17,6 +17,7 @@ pub mod notifications;
 pub mod orders;
 pub mod shops;
 pub mod switches;
+pub mod uploads;
 pub mod users;
 pub mod vouchers;
 
@@ -45,6 +46,7 @@ pub struct Mutation(
     orders::OrderMutation,
     notifications::NotificationMutation,
     switches::SwitchMutation,
+    uploads::UploadMutation,
 );
 
 /// Everything that can be watched.

@@ -71,6 +71,18 @@ pub(crate) const PROFILE_WRITES: Rule = Rule {
     message: "too many changes of your profile; slow down",
 };
 
+/// Pictures that are deleted.
+pub(crate) const IMAGE_WRITES: Rule = Rule {
+    name: "image_writes",
+    shape: Shape::Window {
+        calls: 60,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many pictures deleted; slow down",
+};
+
 /// Lets a call through that is below its limit.
 pub(crate) struct Limited(pub(crate) &'static Rule);
 

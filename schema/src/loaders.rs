@@ -7,6 +7,7 @@ use async_graphql::Context;
 use async_graphql::dataloader::{DataLoader, Loader};
 use domain::Services;
 use domain::shops::{Shop, ShopId, ShopType, ShopTypeId};
+use domain::uploads::{Image, ImageId};
 use domain::users::{UserCard, UserId};
 use domain::vouchers::{SaleCard, Voucher, VoucherId};
 
@@ -59,6 +60,17 @@ impl Loader<UserId> for ById {
     async fn load(&self, keys: &[UserId]) -> Result<HashMap<UserId, UserCard>, Self::Error> {
         let users = self.services.users.cards(keys).await.map_err(Arc::new)?;
         Ok(users.into_iter().map(|u| (UserId(u.id), u)).collect())
+    }
+}
+
+impl Loader<ImageId> for ById {
+    type Value = Image;
+    type Error = Arc<domain::uploads::Error>;
+
+    async fn load(&self, keys: &[ImageId]) -> Result<HashMap<ImageId, Image>, Self::Error> {
+        let images = self.services.uploads.get_many(keys).await;
+        let images = images.map_err(Arc::new)?;
+        Ok(images.into_iter().map(|i| (ImageId(i.id), i)).collect())
     }
 }
 

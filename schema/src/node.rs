@@ -8,6 +8,7 @@
 use async_graphql::{Context, ID, Interface, Object, Result};
 use chrono::{DateTime, Utc};
 use domain::shops::ShopId;
+use domain::uploads::ImageId;
 use domain::users::UserId;
 use domain::vouchers::VoucherId;
 
@@ -18,6 +19,7 @@ use crate::notifications::{Notification, notification_by_id};
 use crate::orders::Order;
 use crate::scalars::split_id;
 use crate::shops::Shop;
+use crate::uploads::Image;
 use crate::users::User;
 use crate::vouchers::Voucher;
 
@@ -42,6 +44,8 @@ pub enum Node {
     Order(Order),
     /// A notification.
     Notification(Notification),
+    /// A picture.
+    Image(Image),
 }
 
 /// Reading anything by its id.
@@ -103,6 +107,10 @@ pub(crate) async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
         "Shop" => load(ctx, ShopId(number))
             .await?
             .map(|s| Node::Shop(Shop(s))),
+        "Image" => load(ctx, ImageId(number))
+            .await?
+            .filter(|i| ctx.services().uploads.is_visible_to(i, ctx.viewer()))
+            .map(|i| Node::Image(Image(i))),
         "Voucher" => load(ctx, VoucherId(number))
             .await?
             .map(|v| Node::Voucher(Voucher(v))),

@@ -98,6 +98,7 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.adjustVoucherStock", "merchant"),
         ("Mutation.setFeatureSwitch", "administrator"),
         ("Mutation.setUserBanned", "administrator"),
+        ("Mutation.deleteImage", "signed in"),
         ("Mutation.seckillVoucher", "signed in"),
         ("Mutation.payOrder", "signed in"),
         ("Mutation.cancelOrder", "signed in"),
@@ -179,6 +180,10 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "seckillVoucher",
             r#"seckillVoucher(input: { voucherId: "Vm91Y2hlcjox", clientRequestId: "r" }) { result { __typename } }"#,
+        ),
+        (
+            "deleteImage",
+            r#"deleteImage(input: { imageId: "SW1hZ2U6MQ" }) { imageId }"#,
         ),
         (
             "payOrder",
