@@ -222,6 +222,8 @@ impl Services {
         tasks.spawn(async move { cache.run(cache_stop).await });
         let (switches, switches_stop) = (self.switches.clone(), stop.clone());
         tasks.spawn(async move { switches.run(switches_stop).await });
+        let (shops, shops_stop) = (self.shops.clone(), stop.clone());
+        tasks.spawn(async move { shops.prepare_index(shops_stop).await });
         tasks.spawn(follow_clock(self.infra.clone(), stop.clone()));
         tasks.spawn(renew_ids(self.infra.clone(), stop.clone()));
         if let Bus::Kafka(bus) = self.infra.bus.clone() {

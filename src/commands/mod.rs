@@ -5,6 +5,7 @@ pub(crate) mod admin;
 pub(crate) mod config;
 pub(crate) mod drill;
 pub(crate) mod import;
+pub(crate) mod index;
 pub(crate) mod migrate;
 pub(crate) mod schema;
 pub(crate) mod seed;
@@ -42,6 +43,8 @@ enum Command {
     Migrate(migrate::Args),
     /// Import real places
     Import(import::Args),
+    /// Build an index anew from the database
+    Index(index::Args),
     /// Fill an empty database with demo data
     Seed(seed::Args),
     /// Roles and sessions
@@ -74,6 +77,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Work(args) => work::run(config, args).await.map(done),
         Command::Migrate(args) => migrate::run(config, args).await.map(done),
         Command::Import(args) => import::run(config, args).await.map(done),
+        Command::Index(args) => index::run(config, args).await.map(done),
         Command::Seed(args) => seed::run(config, args).await.map(done),
         Command::Admin(args) => admin::run(config, args).await.map(done),
         Command::Verify(args) => verify::run(config, args).await,

@@ -1,6 +1,7 @@
 //! `seed`: demo data for people who explore. Real places, a merchant, an administrator, and flash sales to click on.
 //! Running it again adds only what is missing.
 
+use std::io::Cursor;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -85,7 +86,7 @@ pub(crate) async fn seed_if_empty(services: &Services) -> anyhow::Result<()> {
 pub(crate) async fn seed(services: &Services) -> anyhow::Result<SeedReport> {
     let shops = services
         .shops
-        .import(PLACES, |_, _| {})
+        .import(Cursor::new(PLACES), |_, _| {})
         .await
         .context("import the demo places")?;
     services

@@ -144,3 +144,61 @@ async fn one_process_on_its_own_stores_sells_and_is_verified_running_and_stopped
         verify.stderr
     );
 }
+
+/// The real export so many times over, each time elsewhere and under other numbers.
+fn repeated_export(times: i64, file: &std::path::Path) {
+    const DATA: &str = include_str!("../../data/osm-hanoi-food.json");
+    let export: serde_json::Value = serde_json::from_str(DATA).unwrap();
+    let mut elements = Vec::new();
+    for time in 0..times {
+        let shift = |degrees: &serde_json::Value, by: i64| {
+            serde_json::json!(degrees.as_f64().unwrap() + by as f64 / 100.0)
+        };
+        for element in export["elements"].as_array().unwrap() {
+            let mut element = element.clone();
+            element["id"] = (element["id"].as_i64().unwrap() * 1_000 + time).into();
+            let place = match element.get("center") {
+                Some(_) => &mut element["center"],
+                None => &mut element,
+            };
+            place["lat"] = shift(&place["lat"], time % 20);
+            place["lon"] = shift(&place["lon"], time / 20);
+            elements.push(element);
+        }
+    }
+    let export = serde_json::json!({ "version": 0.6, "elements": elements });
+    std::fs::write(file, export.to_string()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_places_are_imported_in_the_memory_of_ten_thousand() {
+    let mut peaks = Vec::new();
+    for times in [12, 125] {
+        let stores = Stores::embedded();
+        let (env, file) = (stores.env(), stores.folder.path().join("export.json"));
+        repeated_export(times, &file);
+        let import = ["import", "shops", file.to_str().unwrap()];
+        let first = run(&import, &env).await;
+        let (shops, nameless) = (800 * times, 26 * times);
+        let report = |imported: i64, unchanged: i64| {
+            format!(
+                "imported {imported}, unchanged {unchanged}, skipped {nameless} (no name: {nameless})"
+            )
+        };
+        assert_eq!(first.stdout.trim(), report(shops, 0), "{}", first.stderr);
+        let again = run(&import, &env).await;
+        assert_eq!(again.stdout.trim(), report(0, shops), "{}", again.stderr);
+        let index = run(&["index", "shops"], &env).await;
+        assert_eq!(
+            index.stdout.trim(),
+            format!("indexed {shops}"),
+            "{}",
+            index.stderr
+        );
+        peaks.push(first.peak_kib);
+    }
+    let [few, many] = peaks[..] else {
+        unreachable!()
+    };
+    assert!(few > 0 && many < few * 3 / 2, "{few} KiB, then {many} KiB");
+}

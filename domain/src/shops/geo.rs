@@ -2,11 +2,13 @@
 //! coordinates, because the index rounds them (52-bit cells).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, cmd, pipe};
 use entity::shop::{self, ShopStatus};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{Error, Shop, ShopId, ShopTypeId, Shops};
@@ -19,6 +21,8 @@ pub const LATITUDE_MAX: f64 = 85.051_128_78;
 pub const RADIUS_MAX_M: u32 = 50_000;
 /// How far the index may be off, in metres, on both ends of a distance together.
 const SLACK_M: f64 = 2.0;
+/// A failed build of the index at start is tried again after this long.
+const PREPARE_AGAIN: Duration = Duration::from_secs(1);
 /// Shops written to the index in one go.
 const REBUILD_PAGE: u64 = 1_000;
 /// How long the unfinished index of a builder that died stays in Redis, in seconds. Far more than a page takes.
@@ -251,6 +255,21 @@ impl Shops {
             .query::<i64>(cmd("ZREM").arg(key).arg(shop.0))
             .await?;
         Ok(())
+    }
+
+    /// Builds the index where there is none, as in a fresh Redis, before anybody asks for it; ends when there is one, or
+    /// at `stop`.
+    pub async fn prepare_index(&self, stop: CancellationToken) {
+        let mut done = false;
+        while !done && !stop.is_cancelled() {
+            let built = stop.run_until_cancelled(self.require_index()).await;
+            done = matches!(built, Some(Ok(())));
+            if let Some(Err(e)) = built {
+                tracing::debug!(error = %e, "the index of places is not built yet");
+                stop.run_until_cancelled(tokio::time::sleep(PREPARE_AGAIN))
+                    .await;
+            }
+        }
     }
 
     /// A fresh Redis has no index: it is built once, by whoever asks first; others of this process wait for it.

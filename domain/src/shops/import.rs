@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::io::Read;
+use std::io::{Read, Seek};
 
 use entity::shop::{self, ShopStatus};
 use entity::shop_type;
+use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use tokio::sync::mpsc;
 
 use super::cached::{AllTypes, ShopById};
 use super::osm::{Place, read, title};
@@ -15,6 +17,11 @@ use crate::infra::db::is_unique_violation;
 
 /// Places written in one go: few enough for one statement's parameters, many enough that the way does not count.
 const CHUNK: usize = 500;
+/// Chunks that are read while one is written.
+const CHUNKS_AHEAD: usize = 2;
+/// New shops that the cache is told of at once.
+const TOLD_AT_ONCE: usize = 64;
+
 /// What an import did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
@@ -51,47 +58,97 @@ impl fmt::Display for ImportReport {
     }
 }
 
+impl ImportReport {
+    fn elements(&self) -> u64 {
+        self.imported + self.updated + self.unchanged + self.skipped.values().sum::<u64>()
+    }
+}
+
+/// Elements that are written together.
+#[derive(Default)]
+struct Chunk {
+    places: Vec<Place>,
+    skipped: BTreeMap<&'static str, u64>,
+}
+
+/// Reads an export to its end, and answers it with the number of its elements.
+async fn count<R: Read + Seek + Send + 'static>(mut export: R) -> Result<(R, u64), Error> {
+    let reader = tokio::task::spawn_blocking(move || {
+        let mut elements = 0;
+        read(&mut export, |_| {
+            elements += 1;
+            true
+        })?;
+        Ok((export, elements))
+    });
+    ended(reader.await)
+}
+
+/// Reads an export from its beginning into chunks, until nobody takes them any more.
+fn send_chunks(mut export: impl Read + Seek, chunks: &mpsc::Sender<Chunk>) -> Result<(), Error> {
+    export
+        .rewind()
+        .map_err(|e| Error::BadExport(e.to_string()))?;
+    let mut chunk = Chunk::default();
+    read(export, |place| {
+        match place {
+            Ok(place) => chunk.places.push(place),
+            Err(reason) => *chunk.skipped.entry(reason).or_insert(0) += 1,
+        }
+        chunk.places.len() < CHUNK || chunks.blocking_send(std::mem::take(&mut chunk)).is_ok()
+    })?;
+    // Gone is the receiver only when writing has failed, which is told there.
+    let _ = chunks.blocking_send(chunk);
+    Ok(())
+}
+
+fn ended<T>(task: Result<Result<T, Error>, tokio::task::JoinError>) -> Result<T, Error> {
+    task.unwrap_or_else(|e| Err(Error::BadExport(format!("reading ended early: {e}"))))
+}
+
 impl Shops {
     /// Imports an export: OpenStreetMap's Overpass JSON, or GeoJSON points. `progress` hears how many elements of how
     /// many are done.
     ///
-    /// A shop that a merchant runs is left as its merchant describes it.
+    /// The export is read twice, first to see that it is one, and is never held as a whole. A shop that a merchant runs
+    /// is left as its merchant describes it.
     ///
     /// # Errors
     /// `BadExport` when it cannot be read, before anything is written; trouble of a store, with whole chunks done.
     pub async fn import(
         &self,
-        mut export: impl Read,
+        export: impl Read + Seek + Send + 'static,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<ImportReport, Error> {
-        let mut text = String::new();
-        export
-            .read_to_string(&mut text)
-            .map_err(|e| Error::BadExport(e.to_string()))?;
-        let (places, skipped) = read(&text)?;
-        drop(text);
-        let mut report = ImportReport {
-            skipped,
-            ..ImportReport::default()
-        };
-        let total = places.len() as u64 + report.skipped.values().sum::<u64>();
-        let types = self.types_for(&places).await?;
-        let mut done = total - places.len() as u64;
-        for chunk in places.chunks(CHUNK) {
-            let done_in_chunk = match self.import_chunk(chunk, &types).await {
-                // Another import at the same time brought some of these: now they are known.
-                Err(Error::Database(e)) if is_unique_violation(&e) => {
-                    self.import_chunk(chunk, &types).await
-                }
-                result => result,
-            }?;
-            report.imported += done_in_chunk.imported;
-            report.updated += done_in_chunk.updated;
-            report.unchanged += done_in_chunk.unchanged;
-            done += chunk.len() as u64;
-            progress(done, total);
+        let (export, total) = count(export).await?;
+        let (sender, mut chunks) = mpsc::channel(CHUNKS_AHEAD);
+        let reader = tokio::task::spawn_blocking(move || send_chunks(export, &sender));
+        let mut report = ImportReport::default();
+        progress(0, total);
+        while let Some(chunk) = chunks.recv().await {
+            self.take(chunk, &mut report).await?;
+            progress(report.elements(), total);
         }
+        ended(reader.await)?;
         Ok(report)
+    }
+
+    async fn take(&self, chunk: Chunk, report: &mut ImportReport) -> Result<(), Error> {
+        let types = self.types_for(&chunk.places).await?;
+        let done = match self.import_chunk(&chunk.places, &types).await {
+            // Another import at the same time brought some of these: now they are known.
+            Err(Error::Database(e)) if is_unique_violation(&e) => {
+                self.import_chunk(&chunk.places, &types).await
+            }
+            result => result,
+        }?;
+        report.imported += done.imported;
+        report.updated += done.updated;
+        report.unchanged += done.unchanged;
+        for (reason, count) in chunk.skipped {
+            *report.skipped.entry(reason).or_insert(0) += count;
+        }
+        Ok(())
     }
 
     async fn import_chunk(
@@ -152,10 +209,11 @@ impl Shops {
         shop::Entity::insert_many(rows)
             .exec_without_returning(self.infra.db.conn())
             .await?;
-        for shop in new {
-            let id = ShopId(shop.id);
-            self.infra.cache.invalidate(ShopById, &id, 1).await;
-        }
+        let cache = &self.infra.cache;
+        let told = stream::iter(new).for_each_concurrent(TOLD_AT_ONCE, async |shop| {
+            cache.invalidate(ShopById, &ShopId(shop.id), 1).await;
+        });
+        told.await;
         Ok(())
     }
 

@@ -1,8 +1,12 @@
 //! What an export of OpenStreetMap holds, as places that can be shops: Overpass JSON, or GeoJSON points. Knows no store.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{Error, GeoPoint};
@@ -12,6 +16,8 @@ use crate::infra::text::check_text;
 const TEXT_CHARS: usize = 255;
 const AREA_CHARS: usize = 128;
 const KIND_CHARS: usize = 64;
+/// Some programs write it before the text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// The tag keys that say what a place is, in the order they are looked at.
 const KIND_TAGS: [&str; 6] = ["amenity", "shop", "tourism", "leisure", "craft", "office"];
 
@@ -27,12 +33,6 @@ pub(super) struct Place {
     pub(super) address: Option<String>,
     pub(super) area: Option<String>,
     pub(super) open_hours: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Export {
-    elements: Option<Vec<Element>>,
-    features: Option<Vec<Feature>>,
 }
 
 #[derive(Deserialize)]
@@ -67,32 +67,131 @@ struct Geometry {
     coordinates: Value,
 }
 
-/// Reads an export: the places that can be shops, each source once, and how many elements are left out for which reason.
+/// Reads an export from its beginning to its end, and hands on each place that can be a shop, or why it is left out:
+/// each source once. Nothing but what tells sources apart is kept. `each` answers whether to go on.
 ///
 /// # Errors
 /// `BadExport`.
-pub(super) fn read(text: &str) -> Result<(Vec<Place>, BTreeMap<&'static str, u64>), Error> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let export: Export = serde_json::from_str(text).map_err(|e| Error::BadExport(e.to_string()))?;
-    let mut elements = export.elements;
-    if let Some(features) = export.features {
-        elements
-            .get_or_insert_default()
-            .extend(features.into_iter().map(from_feature));
+pub(super) fn read(
+    export: impl Read,
+    mut each: impl FnMut(Result<Place, &'static str>) -> bool,
+) -> Result<(), Error> {
+    let bad = |e: &dyn std::fmt::Display| Error::BadExport(e.to_string());
+    let mut export = BufReader::new(export);
+    let begin = export.fill_buf().map_err(|e| bad(&e))?;
+    if begin.starts_with(BYTE_ORDER_MARK) {
+        export.consume(BYTE_ORDER_MARK.len());
     }
-    let elements = elements
-        .ok_or_else(|| Error::BadExport("neither \"elements\" nor \"features\"".to_owned()))?;
-    let (mut places, mut skipped, mut seen) = (Vec::new(), BTreeMap::new(), HashSet::new());
-    for element in elements {
-        match place(&element) {
-            Ok(place) if !seen.insert(place.source.clone()) => {
-                *skipped.entry("repeated").or_insert(0) += 1;
+    let mut sources = Sources::default();
+    let mut stopped = false;
+    let mut whole = serde_json::Deserializer::from_reader(export);
+    let found = Export(&mut |element: &Element| {
+        let place = place(element).and_then(|place| match sources.is_new(element) {
+            true => Ok(place),
+            false => Err("repeated"),
+        });
+        stopped = !each(place);
+        !stopped
+    })
+    .deserialize(&mut whole);
+    match found {
+        _ if stopped => Ok(()),
+        Ok(true) => whole.end().map_err(|e| bad(&e)),
+        Ok(false) => Err(bad(&"neither \"elements\" nor \"features\"")),
+        Err(e) => Err(bad(&e)),
+    }
+}
+
+/// The sources that were seen: a few bytes each, whatever their names' length.
+#[derive(Default)]
+struct Sources {
+    kinds: HashMap<String, usize>,
+    seen: HashSet<(usize, i64)>,
+}
+
+impl Sources {
+    fn is_new(&mut self, element: &Element) -> bool {
+        let kind = match self.kinds.get(&element.kind) {
+            Some(kind) => *kind,
+            None => {
+                let kind = self.kinds.len();
+                self.kinds.insert(element.kind.clone(), kind);
+                kind
             }
-            Ok(place) => places.push(place),
-            Err(reason) => *skipped.entry(reason).or_insert(0) += 1,
-        }
+        };
+        self.seen.insert((kind, element.id))
     }
-    Ok((places, skipped))
+}
+
+/// A whole export, read element by element. Answers whether there was a list of them.
+struct Export<'a, F>(&'a mut F);
+
+impl<'de, F: FnMut(&Element) -> bool> DeserializeSeed<'de> for Export<'_, F> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de, F: FnMut(&Element) -> bool> Visitor<'de> for Export<'_, F> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with \"elements\" or \"features\"")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<bool, M::Error> {
+        let mut found = false;
+        while let Some(key) = map.next_key::<String>()? {
+            found |= match key.as_str() {
+                "elements" => map.next_value_seed(List::of(|e: Element| (self.0)(&e)))?,
+                "features" => {
+                    map.next_value_seed(List::of(|f: Feature| (self.0)(&from_feature(f))))?
+                }
+                _ => map.next_value::<IgnoredAny>().map(|_| false)?,
+            };
+        }
+        Ok(found)
+    }
+}
+
+/// A list that is handed on item by item. Answers whether it was one, and not null.
+struct List<T, F>(F, PhantomData<T>);
+
+impl<T, F: FnMut(T) -> bool> List<T, F> {
+    fn of(each: F) -> Self {
+        Self(each, PhantomData)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> bool> DeserializeSeed<'de> for List<T, F> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> bool> Visitor<'de> for List<T, F> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(mut self, mut list: S) -> Result<bool, S::Error> {
+        while let Some(item) = list.next_element()? {
+            if !(self.0)(item) {
+                return Err(serde::de::Error::custom("stopped"));
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// A feature of GeoJSON as an element of Overpass. Its id is `node/123`, beside its properties or among them as `@id`.
@@ -192,7 +291,21 @@ pub(super) fn title(code: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    fn read(text: &str) -> Result<(Vec<Place>, BTreeMap<&'static str, u64>), Error> {
+        let (mut places, mut skipped) = (Vec::new(), BTreeMap::new());
+        super::read(text.as_bytes(), |place| {
+            match place {
+                Ok(place) => places.push(place),
+                Err(reason) => *skipped.entry(reason).or_insert(0) += 1,
+            }
+            true
+        })?;
+        Ok((places, skipped))
+    }
 
     #[test]
     fn a_name_is_found_where_it_is_and_what_has_none_is_left_out() {
@@ -234,8 +347,23 @@ mod tests {
                 ("repeated", 1)
             ])
         );
-        assert!(read("[]").is_err());
-        assert!(read("{}").is_err());
+        for bad in [
+            "[]",
+            "{}",
+            "{\"elements\":null}",
+            "{\"elements\":[]} x",
+            "{\"elements\":[{}]}",
+            "{\"elements\":[",
+            "",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(
+            read("{\"elements\":[],\"features\":null}")
+                .unwrap()
+                .0
+                .is_empty()
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What an import takes from a file, and what comes of a file that says something else the next time.
 
+use std::io::Cursor;
+
 use entity::shop::{self, ShopStatus};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use crate::support::stores::{Store, Stores, connect};
 async fn import(app: &TestApp, elements: &Value) -> String {
     let export = json!({ "version": 0.6, "elements": elements }).to_string();
     let shops = &app.services().shops;
-    let report = shops.import(export.as_bytes(), |_, _| {}).await.unwrap();
+    let report = shops.import(Cursor::new(export), |_, _| {}).await.unwrap();
     report.to_string()
 }
 

@@ -12,7 +12,9 @@ use super::wait::eventually;
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lifemate");
 /// How long a command may run that is expected to end by itself.
-const COMMAND_LIMIT: Duration = Duration::from_secs(120);
+/// How often the memory of a command is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// A port of 127.0.0.1 that nobody listens on. Below the range that the kernel takes ports for outgoing connections
 /// from, so that it stays free until it is used.
@@ -229,22 +231,46 @@ pub(crate) struct Output {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// The most memory that it held, as last seen before its end.
+    pub(crate) peak_kib: u64,
 }
 
 /// Runs a command of the program to its end.
 pub(crate) async fn run(args: &[&str], env: &[(String, String)]) -> Output {
     let mut command = tokio::process::Command::from(lifemate(args, env));
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let ended = tokio::time::timeout(COMMAND_LIMIT, command.output()).await;
-    let output = ended
-        .unwrap_or_else(|_| panic!("lifemate {args:?} does not end"))
-        .unwrap();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let id = child.id().unwrap();
+    let mut peak_kib = 0;
+    let output = child.wait_with_output();
+    let watched = async {
+        let mut output = std::pin::pin!(output);
+        loop {
+            tokio::select! {
+                output = &mut output => return output.unwrap(),
+                () = tokio::time::sleep(LOOK_EVERY) => peak_kib = peak_kib_of(id).unwrap_or(peak_kib),
+            }
+        }
+    };
+    let ended = tokio::time::timeout(COMMAND_LIMIT, watched).await;
+    let output = ended.unwrap_or_else(|_| panic!("lifemate {args:?} does not end"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Output {
         status: output.status,
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
+        peak_kib,
     }
+}
+
+/// The most memory that a process ever held; `None` when it is gone.
+fn peak_kib_of(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 fn lifemate(args: &[&str], env: &[(String, String)]) -> Command {
