@@ -13,6 +13,7 @@ pub mod vouchers;
 
 pub mod orders;
 
+pub mod follows;
 pub mod notifications;
 
 pub mod rate_limits;
@@ -28,6 +29,7 @@ use sea_orm::DbErr;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use follows::Follows;
 use infra::Infra;
 use infra::bus::{Bus, InProcessBus, KafkaBus};
 use infra::cache::Cache;
@@ -120,6 +122,8 @@ pub struct Services {
     pub orders: Orders,
     /// What users are told.
     pub notifications: Notifications,
+    /// Who follows whom.
+    pub follows: Follows,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
     /// Features that can be given up.
@@ -175,6 +179,7 @@ impl Services {
             .read()
             .await
             .map_err(|switches::Error::Database(e)| e)?;
+        let follows = Follows::new(infra.clone(), users.clone());
         let rate_limits = RateLimits::new(infra.redis.clone(), settings.rate_limits);
         let notifications = Notifications::new(infra.clone());
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
@@ -185,6 +190,7 @@ impl Services {
             vouchers,
             orders,
             notifications,
+            follows,
             rate_limits,
             switches,
             infra,

@@ -1,6 +1,8 @@
 //! The tables, one file each, and their column enums. Knows no rule: see `domain`.
 
 pub mod dead_letter;
+pub mod follow;
+pub mod follow_count;
 pub mod giveback;
 pub mod image;
 pub mod lease;

@@ -14,6 +14,7 @@ mod m20261201_000006_create_payments;
 mod m20261201_000007_create_leases;
 mod m20261201_000008_create_dead_letters;
 mod m20261201_000009_create_switches;
+mod m20261201_000010_create_follows;
 mod m20261201_000012_create_images;
 mod m20261201_000015_create_notifications;
 mod m20261201_000021_add_sale_indexes;
@@ -42,6 +43,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000015_create_notifications::Migration),
             Box::new(m20261201_000021_add_sale_indexes::Migration),
             Box::new(m20261201_000012_create_images::Migration),
+            Box::new(m20261201_000010_create_follows::Migration),
         ]
     }
 }

@@ -12,6 +12,7 @@ mod degraded;
 mod loaders;
 mod telemetry;
 
+pub mod follows;
 pub mod node;
 pub mod notifications;
 pub mod orders;
@@ -45,6 +46,7 @@ pub struct Mutation(
     vouchers::mutation::VoucherMutation,
     orders::OrderMutation,
     notifications::NotificationMutation,
+    follows::FollowMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,
 );
@@ -100,4 +102,5 @@ fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
     .override_output_type_description::<List<notifications::Notification>>(
         "A page of a list of notifications.",
     )
+    .override_output_type_description::<List<users::User>>("A page of a list of users.")
 }

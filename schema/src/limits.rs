@@ -59,6 +59,18 @@ pub(crate) const MARKS: Rule = Rule {
     message: "too many marks; slow down",
 };
 
+/// Following and unfollowing: far more than a person taps.
+pub(crate) const FOLLOW_WRITES: Rule = Rule {
+    name: "follow_writes",
+    shape: Shape::Window {
+        calls: 300,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "you follow too many people too fast; slow down",
+};
+
 /// Changes of a profile.
 pub(crate) const PROFILE_WRITES: Rule = Rule {
     name: "profile_writes",

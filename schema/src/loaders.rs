@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_graphql::Context;
 use async_graphql::dataloader::{DataLoader, Loader};
 use domain::Services;
+use domain::follows::FollowCounts;
 use domain::shops::{Shop, ShopId, ShopType, ShopTypeId};
 use domain::uploads::{Image, ImageId};
 use domain::users::{UserCard, UserId};
@@ -96,6 +97,81 @@ impl Loader<SaleOf> for ById {
         Ok(sales
             .into_iter()
             .map(|s| (SaleOf(VoucherId(s.voucher_id)), s))
+            .collect())
+    }
+}
+
+/// One follow, as a key of its own; with it, which of the two is the same in many keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FollowOf {
+    viewer: UserId,
+    user: UserId,
+    is_by_viewer: bool,
+}
+
+impl FollowOf {
+    /// The viewer follows the user.
+    pub(crate) fn followed_by(viewer: UserId, user: UserId) -> Self {
+        Self {
+            viewer,
+            user,
+            is_by_viewer: true,
+        }
+    }
+
+    /// The user follows the viewer.
+    pub(crate) fn follower_of(viewer: UserId, user: UserId) -> Self {
+        Self {
+            is_by_viewer: false,
+            ..Self::followed_by(viewer, user)
+        }
+    }
+}
+
+impl Loader<FollowOf> for ById {
+    type Value = ();
+    type Error = Arc<domain::follows::Error>;
+
+    async fn load(&self, keys: &[FollowOf]) -> Result<HashMap<FollowOf, ()>, Self::Error> {
+        let mut questions: HashMap<(UserId, bool), Vec<UserId>> = HashMap::new();
+        for key in keys {
+            let of = (key.viewer, key.is_by_viewer);
+            questions.entry(of).or_default().push(key.user);
+        }
+        let (follows, mut found) = (&self.services.follows, HashMap::new());
+        for ((viewer, is_by_viewer), users) in questions {
+            let those = match is_by_viewer {
+                true => follows.is_following(viewer, &users).await,
+                false => follows.followers_among(viewer, &users).await,
+            };
+            let key = |user| FollowOf {
+                viewer,
+                user,
+                is_by_viewer,
+            };
+            found.extend(those.map_err(Arc::new)?.into_iter().map(|u| (key(u), ())));
+        }
+        Ok(found)
+    }
+}
+
+/// How many follow a user and are followed, as a key of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CountsOf(pub(crate) UserId);
+
+impl Loader<CountsOf> for ById {
+    type Value = FollowCounts;
+    type Error = Arc<domain::follows::Error>;
+
+    async fn load(
+        &self,
+        keys: &[CountsOf],
+    ) -> Result<HashMap<CountsOf, FollowCounts>, Self::Error> {
+        let ids: Vec<UserId> = keys.iter().map(|k| k.0).collect();
+        let counts = self.services.follows.counts(&ids).await.map_err(Arc::new)?;
+        Ok(counts
+            .into_iter()
+            .map(|c| (CountsOf(UserId(c.user_id)), c))
             .collect())
     }
 }

@@ -13,6 +13,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("vouchers", &["users", "shops"]),
     ("orders", &["users", "shops", "vouchers"]),
     ("notifications", &["users"]),
+    ("follows", &["users"]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

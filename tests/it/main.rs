@@ -12,6 +12,7 @@ mod damage;
 mod drill;
 mod embedded;
 mod faults;
+mod follows;
 mod house;
 mod limits;
 mod live;

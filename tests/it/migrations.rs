@@ -22,9 +22,9 @@ use entity::stock_entry::StockReason;
 use entity::user::{Gender, Role};
 use entity::voucher::{VoucherKind, VoucherStatus};
 use entity::{
-    dead_letter, giveback, image, lease, notification, notification_box, order, order_reject,
-    payment, payment_intent, refund, sale, shop, shop_type, stock_entry, switch, user, voucher,
-    worker_id, writer_progress,
+    dead_letter, follow, follow_count, giveback, image, lease, notification, notification_box,
+    order, order_reject, payment, payment_intent, refund, sale, shop, shop_type, stock_entry,
+    switch, user, voucher, worker_id, writer_progress,
 };
 use migration::{Migrator, MigratorTrait};
 use sea_orm::entity::prelude::Date;
@@ -74,6 +74,10 @@ const NAMES: &[&str] = &[
     "uq_refunds_transaction",
     "ix_refunds_due",
     "ix_refunds_order",
+    "uq_follows_pair",
+    "ix_follows_follower",
+    "ix_follows_followee",
+    "ix_follows_seq",
 ];
 
 /// A database of a test's own, empty, gone at the end.
@@ -362,6 +366,16 @@ fn a_sale(voucher_id: i64, sold: i64, stage: SaleStage) -> sale::Model {
     }
 }
 
+fn a_follow(id: i64, followee_id: i64) -> follow::Model {
+    follow::Model {
+        id,
+        follower_id: 7,
+        followee_id,
+        seq: BIG,
+        created_at: BIG,
+    }
+}
+
 /// A live order of slot 1 of voucher 7 and buyer 9.
 fn a_live_order(id: i64) -> order::Model {
     order::Model {
@@ -567,6 +581,14 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
     };
     assert_keeps(&conn, known).await;
     assert_keeps(&conn, an_image()).await;
+    assert_keeps(&conn, a_follow(BIG, BIG)).await;
+    let counts = follow_count::Model {
+        user_id: BIG,
+        followers: BIG,
+        following: BIG,
+        seq: BIG,
+    };
+    assert_keeps(&conn, counts).await;
 }
 
 fn an_image() -> image::Model {
@@ -765,6 +787,9 @@ async fn what_is_one_of_its_kind_is_not_written_twice(conn: DatabaseConnection) 
         )
         .await,
     );
+    add(&conn, a_follow(1, 9)).await.unwrap();
+    assert_refused(add(&conn, a_follow(2, 9)).await);
+    add(&conn, a_follow(3, 10)).await.unwrap();
 }
 
 // ---- what must not be forgotten -------------------------------------------------------------------------------

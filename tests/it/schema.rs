@@ -99,6 +99,8 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.setFeatureSwitch", "administrator"),
         ("Mutation.setUserBanned", "administrator"),
         ("Mutation.deleteImage", "signed in"),
+        ("Mutation.follow", "signed in"),
+        ("Mutation.unfollow", "signed in"),
         ("Mutation.seckillVoucher", "signed in"),
         ("Mutation.payOrder", "signed in"),
         ("Mutation.cancelOrder", "signed in"),
@@ -168,6 +170,14 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "setUserBanned",
             "setUserBanned(input: { userId: \"VXNlcjox\", banned: true }) { banned }",
+        ),
+        (
+            "follow",
+            r#"follow(input: { userId: "VXNlcjox" }) { user { id } }"#,
+        ),
+        (
+            "unfollow",
+            r#"unfollow(input: { userId: "VXNlcjox" }) { user { id } }"#,
         ),
         (
             "setFeatureSwitch",

@@ -11,6 +11,8 @@ use domain::users::{UserCard, UserId};
 
 use crate::context::ContextExt;
 use crate::error::api_error;
+use crate::follows;
+use crate::pagination::List;
 use crate::scalars::{global_id, parse_id};
 use viewer::Viewer;
 
@@ -127,6 +129,59 @@ impl User {
     async fn birthday(&self, ctx: &Context<'_>) -> Option<Date> {
         let told = self.row.birthday.filter(|_| self.is_shown_to_self(ctx));
         told.map(Date)
+    }
+
+    /// Who follows the user, the newest follow first.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn followers(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<List<User>> {
+        follows::followers(ctx, UserId(self.row.id), (first, after)).await
+    }
+
+    /// Whom the user follows, the newest follow first.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn following(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<List<User>> {
+        follows::following(ctx, UserId(self.row.id), (first, after)).await
+    }
+
+    /// Whom both the user and the viewer follow, those who registered last first. Empty for those who are not signed in.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn follows_in_common(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<List<User>> {
+        follows::in_common(ctx, UserId(self.row.id), (first, after)).await
+    }
+
+    /// How many follow the user.
+    async fn follower_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        Ok(follows::counts(ctx, UserId(self.row.id)).await?.0)
+    }
+
+    /// How many the user follows.
+    async fn following_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        Ok(follows::counts(ctx, UserId(self.row.id)).await?.1)
+    }
+
+    /// Whether the viewer follows the user; false for those who are not signed in.
+    async fn is_followed_by_viewer(&self, ctx: &Context<'_>) -> Result<bool> {
+        follows::is_followed_by_viewer(ctx, UserId(self.row.id)).await
+    }
+
+    /// Whether the viewer and the user follow each other; false for those who are not signed in.
+    async fn is_mutual(&self, ctx: &Context<'_>) -> Result<bool> {
+        follows::is_mutual(ctx, UserId(self.row.id)).await
     }
 }
 
