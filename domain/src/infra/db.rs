@@ -18,6 +18,9 @@ const LOCK_TIMEOUT_SECS: u32 = 5;
 /// A transaction in which nothing is asked for so long is ended by the server: its process stands still, and the locks
 /// that it holds would make everybody else stand still too. Transactions here ask one thing after the other.
 const IDLE_TRANSACTION_SECS: u32 = 5;
+/// How long anybody waits for what was asked, a transaction of many statements and its repeats included: far more than
+/// these take, for the limits above speak first wherever the server is alive.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// How often a transaction that lost a race for locks runs again before its error is handed on.
 const WRITE_TRIES: u32 = 6;
 
@@ -82,19 +85,17 @@ impl Db {
         .await
     }
 
-    /// Runs a database future in a task of its own, so that dropping the caller never drops it half-way.
+    /// Runs a database future in a task of its own, so that dropping the caller never drops it half-way. The caller
+    /// waits for a minute at the most; the future goes on then, and what it writes may still come about.
     ///
     /// # Errors
-    /// The future's own error, or one that says that it panicked.
+    /// The future's own error, or one that says that it panicked or gave no answer.
     pub async fn run<T, F>(&self, future: F) -> Result<T, DbErr>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
-        match tokio::spawn(future).await {
-            Ok(result) => result,
-            Err(e) => Err(DbErr::Custom(format!("a database task ended early: {e}"))),
-        }
+        within(ANSWER_LIMIT, tokio::spawn(future)).await
     }
 
     /// The database server's own time in epoch milliseconds; `None` for SQLite, whose clock is this machine's.
@@ -192,6 +193,21 @@ impl Db {
     }
 }
 
+/// Waits for a task, but not longer than `limit`: nothing tells a client that the other end of a half-open connection is
+/// gone, and a worker would wait for ever.
+async fn within<T>(
+    limit: Duration,
+    task: tokio::task::JoinHandle<Result<T, DbErr>>,
+) -> Result<T, DbErr> {
+    match tokio::time::timeout(limit, task).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(e)) => Err(DbErr::Custom(format!("a database task ended early: {e}"))),
+        Err(_) => Err(DbErr::Conn(RuntimeErr::Internal(format!(
+            "the database gave no answer in {limit:?}"
+        )))),
+    }
+}
+
 /// Whether a unique constraint refused the write.
 pub fn is_unique_violation(error: &DbErr) -> bool {
     matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_)))
@@ -272,4 +288,19 @@ fn options(url: &str, max_connections: u32) -> ConnectOptions {
             ])
         });
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infra::fault::{Fault, database_fault};
+
+    #[tokio::test]
+    async fn a_database_that_gives_no_answer_is_waited_for_a_while_and_counts_as_away() {
+        let silent = tokio::spawn(std::future::pending::<Result<(), DbErr>>());
+        let error = within(Duration::from_millis(20), silent).await.unwrap_err();
+        assert_eq!(database_fault(&error), Fault::Unavailable, "{error}");
+        let answered = tokio::spawn(async { Ok(7) });
+        assert_eq!(within(ANSWER_LIMIT, answered).await.unwrap(), 7);
+    }
 }

@@ -27,6 +27,13 @@ impl Leases {
     /// # Errors
     /// When the database cannot be asked.
     pub async fn hold(&self, name: &str, ttl_ms: i64) -> Result<bool, DbErr> {
+        let (leases, name) = (self.clone(), name.to_owned());
+        self.db
+            .run(async move { leases.take(&name, ttl_ms).await })
+            .await
+    }
+
+    async fn take(&self, name: &str, ttl_ms: i64) -> Result<bool, DbErr> {
         let now = self.clock.now_ms();
         let free = Condition::any()
             .add(lease::Column::Owner.eq(&self.owner))
@@ -61,12 +68,13 @@ impl Leases {
     /// # Errors
     /// When the database cannot be asked; the lease then runs out by itself.
     pub async fn release(&self, name: &str) -> Result<(), DbErr> {
-        lease::Entity::update_many()
+        let leave = lease::Entity::update_many()
             .col_expr(lease::Column::ExpiresAt, Expr::value(0_i64))
             .filter(lease::Column::Name.eq(name))
-            .filter(lease::Column::Owner.eq(&self.owner))
-            .exec(self.db.conn())
-            .await?;
-        Ok(())
+            .filter(lease::Column::Owner.eq(&self.owner));
+        let db = self.db.clone();
+        self.db
+            .run(async move { leave.exec(db.conn()).await.map(|_| ()) })
+            .await
     }
 }

@@ -15,6 +15,8 @@ use crate::vouchers::VoucherId;
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 const GIVE_BACK_EVERY: Duration = Duration::from_millis(250);
 const GAUGE_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two looks of the gauge, however often it is woken.
+const GAUGE_RESTS: Duration = Duration::from_millis(150);
 /// As often as metrics are usually read.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
 /// Nobody waits for it.
@@ -28,11 +30,19 @@ impl Orders {
     /// Returns when `stop` is cancelled and the work in hand is done.
     pub async fn run_node(&self, stop: CancellationToken) {
         let tasks = TaskTracker::new();
-        tasks.spawn(self.clone().hear_sales(stop.clone()));
-        tasks.spawn(self.clone().write_unsent(stop.clone()));
         let orders = self.clone();
-        let live_stop = stop.clone();
-        tasks.spawn(async move { orders.run_live(live_stop).await });
+        tasks.spawn(keep_running("hear_sales", stop.clone(), move |stop| {
+            orders.clone().hear_sales(stop)
+        }));
+        let orders = self.clone();
+        tasks.spawn(keep_running("write_unsent", stop.clone(), move |stop| {
+            orders.clone().write_unsent(stop)
+        }));
+        let orders = self.clone();
+        tasks.spawn(keep_running("live", stop.clone(), move |stop| {
+            let orders = orders.clone();
+            async move { orders.run_live(stop).await }
+        }));
         tasks.close();
         tasks.wait().await;
     }
@@ -40,8 +50,11 @@ impl Orders {
     /// Writer, sweeper, closer, give-back, payments and the gauge, until `stop`; each finishes the step in hand.
     pub async fn run_workers(&self, stop: CancellationToken) {
         let tasks = TaskTracker::new();
-        let (orders, writer_stop) = (self.clone(), stop.clone());
-        tasks.spawn(async move { orders.run_writer(writer_stop).await });
+        let orders = self.clone();
+        tasks.spawn(keep_running("writer", stop.clone(), move |stop| {
+            let orders = orders.clone();
+            async move { orders.run_writer(stop).await }
+        }));
         tasks.spawn(
             self.clone()
                 .repeat("gauge", GAUGE_EVERY, stop.clone(), |o| async move {
@@ -103,11 +116,11 @@ impl Orders {
         step: F,
     ) where
         F: Fn(Orders) -> R,
-        R: Future<Output = Result<usize, Error>>,
+        R: Future<Output = Result<usize, Error>> + Send + 'static,
     {
         let mut failing = false;
         while !stop.is_cancelled() {
-            let result = step(self.clone()).await;
+            let result = one_step(name, step(self.clone())).await;
             let outcome = if result.is_ok() { "ok" } else { "error" };
             metrics::counter!("lifemate_worker_runs_total", "worker" => name, "outcome" => outcome)
                 .increment(1);
@@ -136,6 +149,8 @@ impl Orders {
     async fn rest(&self, name: &str, every: Duration, stop: &CancellationToken) {
         match name {
             "gauge" => {
+                // Whoever clicks may wake it, so it rests a moment whatever they do.
+                pause(GAUGE_RESTS, stop).await;
                 tokio::select! { () = self.inner.recovery_wanted.notified() => {}, () = pause(every, stop) => {} }
             }
             "giveback" => {
@@ -171,5 +186,66 @@ impl Orders {
                 tracing::debug!(error = %e, orders = batch.len(), "unsent orders are left to the sweeper");
             }
         }
+    }
+}
+
+/// Runs one step in a task of its own: should it panic, the step has failed and its worker goes on.
+async fn one_step<R>(worker: &'static str, step: R) -> Result<usize, Error>
+where
+    R: Future<Output = Result<usize, Error>> + Send + 'static,
+{
+    tokio::spawn(step).await.unwrap_or_else(|e| {
+        tracing::error!(worker, error = %e, "a worker's step ended early");
+        Err(Error::TryLater(e.to_string()))
+    })
+}
+
+/// Runs what lasts until `stop`, and again should it panic.
+async fn keep_running<F, R>(worker: &'static str, stop: CancellationToken, run: F)
+where
+    F: Fn(CancellationToken) -> R,
+    R: Future<Output = ()> + Send + 'static,
+{
+    while let Err(e) = tokio::spawn(run(stop.clone())).await {
+        tracing::error!(worker, error = %e, "a worker ended early; it begins again");
+        if stop.is_cancelled() {
+            return;
+        }
+        pause(AFTER_ERROR, &stop).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_that_panics_has_failed_and_no_more() {
+        let broken = one_step("test", async { panic!("a bug") }).await;
+        assert!(matches!(broken, Err(Error::TryLater(_))));
+        assert_eq!(one_step("test", async { Ok(3) }).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_panics_begins_again() {
+        let (begun, stop) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
+        let count = Arc::clone(&begun);
+        let run = move |stop: CancellationToken| {
+            let count = Arc::clone(&count);
+            async move {
+                assert!(count.fetch_add(1, Ordering::SeqCst) > 0, "a bug");
+                stop.cancelled().await;
+            }
+        };
+        let worker = tokio::spawn(keep_running("test", stop.clone(), run));
+        while begun.load(Ordering::SeqCst) < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        stop.cancel();
+        worker.await.unwrap();
+        assert_eq!(begun.load(Ordering::SeqCst), 2);
     }
 }

@@ -7,7 +7,10 @@ use entity::order::OrderStatus;
 use entity::sale::SaleStage;
 use entity::{giveback, order, order_reject, payment, payment_intent, refund, sale};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    UpdateMany,
+};
 
 use super::{Barred, Found, Incoming, IntentBy, OrderStore, Recorded, Snapshot};
 use crate::infra::clock::Clock;
@@ -60,6 +63,23 @@ impl SqlStore {
             }
         }
         Ok(found)
+    }
+
+    /// Reads rows in a task of its own, within the limit of one.
+    pub(super) async fn all<E>(&self, query: Select<E>) -> Result<Vec<E::Model>, DbErr>
+    where
+        E: EntityTrait,
+        E::Model: Send + Sync + 'static,
+    {
+        let db = self.db.clone();
+        self.db.run(async move { query.all(db.conn()).await }).await
+    }
+
+    /// Changes rows by one statement, likewise; how many.
+    pub(super) async fn change<E: EntityTrait>(&self, query: UpdateMany<E>) -> Result<u64, DbErr> {
+        let db = self.db.clone();
+        let change = async move { Ok(query.exec(db.conn()).await?.rows_affected) };
+        self.db.run(change).await
     }
 
     async fn rows_of_user(
@@ -152,10 +172,11 @@ impl OrderStore for SqlStore {
             .select_only()
             .columns([order::Column::Id, order::Column::VoucherId])
             .limit(most)
-            .into_tuple::<(i64, i64)>()
-            .all(self.db.conn())
-            .await?;
+            .into_tuple::<(i64, i64)>();
+        let db = self.db.clone();
+        let due = self.db.run(async move { due.all(db.conn()).await });
         Ok(due
+            .await?
             .into_iter()
             .map(|(order, voucher)| (OrderId(order), VoucherId(voucher)))
             .collect())
@@ -170,9 +191,7 @@ impl OrderStore for SqlStore {
     }
 
     async fn due_givebacks(&self, now_ms: i64, most: u64) -> Result<Vec<giveback::Model>, DbErr> {
-        giveback::Entity::find_pending_due(now_ms)
-            .limit(most)
-            .all(self.db.conn())
+        self.all(giveback::Entity::find_pending_due(now_ms).limit(most))
             .await
     }
 
@@ -186,17 +205,15 @@ impl OrderStore for SqlStore {
     }
 
     async fn givebacks_later(&self, orders: &[OrderId], next_at_ms: i64) -> Result<(), DbErr> {
-        giveback::Entity::update_many()
+        let change = giveback::Entity::update_many()
             .col_expr(
                 giveback::Column::Attempts,
                 Expr::col(giveback::Column::Attempts).add(1),
             )
             .col_expr(giveback::Column::NextAt, Expr::value(next_at_ms))
             .filter(giveback::Column::OrderId.is_in(orders.iter().map(|o| o.0)))
-            .filter(giveback::Column::Status.eq(giveback::GivebackStatus::Pending))
-            .exec(self.db.conn())
-            .await
-            .map(|_| ())
+            .filter(giveback::Column::Status.eq(giveback::GivebackStatus::Pending));
+        self.change(change).await.map(|_| ())
     }
 
     async fn set_target(&self, voucher: VoucherId, total: i64) -> Result<bool, DbErr> {
@@ -226,7 +243,10 @@ impl OrderStore for SqlStore {
     }
 
     async fn is_quiet(&self, voucher: VoucherId) -> Result<bool, DbErr> {
-        self.books_are_quiet(voucher).await
+        let store = self.clone();
+        self.db
+            .run(async move { store.books_are_quiet(voucher).await })
+            .await
     }
 
     async fn settle_sale(&self, voucher: VoucherId, token: &str) -> Result<bool, DbErr> {
@@ -234,11 +254,12 @@ impl OrderStore for SqlStore {
     }
 
     async fn settled_since(&self, since_ms: i64) -> Result<Vec<Sale>, DbErr> {
-        sale::Entity::find()
-            .filter(sale::Column::Stage.eq(SaleStage::Settled))
-            .filter(sale::Column::SettledAt.gte(since_ms))
-            .all(self.db.conn())
-            .await
+        self.all(
+            sale::Entity::find()
+                .filter(sale::Column::Stage.eq(SaleStage::Settled))
+                .filter(sale::Column::SettledAt.gte(since_ms)),
+        )
+        .await
     }
 
     async fn sale(&self, voucher: VoucherId) -> Result<Option<Sale>, DbErr> {
@@ -253,7 +274,7 @@ impl OrderStore for SqlStore {
     }
 
     async fn open_sales(&self) -> Result<Vec<Sale>, DbErr> {
-        sale::Entity::find_open().all(self.db.conn()).await
+        self.all(sale::Entity::find_open()).await
     }
 
     async fn hold_sale(&self, voucher: VoucherId, token: &str, ttl_ms: i64) -> Result<bool, DbErr> {
@@ -267,10 +288,8 @@ impl OrderStore for SqlStore {
             .col_expr(sale::Column::LeaseUntil, Expr::value(now + ttl_ms))
             .filter(sale::Column::VoucherId.eq(voucher.0))
             .filter(sale::Column::Stage.ne(SaleStage::Settled))
-            .filter(free)
-            .exec(self.db.conn())
-            .await?;
-        Ok(held.rows_affected == 1)
+            .filter(free);
+        Ok(self.change(held).await? == 1)
     }
 
     async fn renew_sale(
@@ -284,21 +303,17 @@ impl OrderStore for SqlStore {
             .col_expr(sale::Column::LeaseUntil, Expr::value(now + ttl_ms))
             .filter(sale::Column::VoucherId.eq(voucher.0))
             .filter(sale::Column::LeaseToken.eq(token))
-            .filter(sale::Column::LeaseUntil.gt(now))
-            .exec(self.db.conn())
-            .await?;
-        Ok(renewed.rows_affected == 1)
+            .filter(sale::Column::LeaseUntil.gt(now));
+        Ok(self.change(renewed).await? == 1)
     }
 
     async fn leave_sale(&self, voucher: VoucherId, token: &str) -> Result<(), DbErr> {
-        sale::Entity::update_many()
+        let change = sale::Entity::update_many()
             .col_expr(sale::Column::LeaseToken, Expr::value(None::<String>))
             .col_expr(sale::Column::LeaseUntil, Expr::value(0_i64))
             .filter(sale::Column::VoucherId.eq(voucher.0))
-            .filter(sale::Column::LeaseToken.eq(token))
-            .exec(self.db.conn())
-            .await
-            .map(|_| ())
+            .filter(sale::Column::LeaseToken.eq(token));
+        self.change(change).await.map(|_| ())
     }
 
     async fn announce(&self, voucher: VoucherId, token: &str) -> Result<bool, DbErr> {
@@ -309,10 +324,8 @@ impl OrderStore for SqlStore {
             )
             .filter(sale::Column::VoucherId.eq(voucher.0))
             .filter(sale::Column::LeaseToken.eq(token))
-            .filter(sale::Column::LeaseUntil.gt(self.clock.now_ms()))
-            .exec(self.db.conn())
-            .await?;
-        Ok(announced.rows_affected == 1)
+            .filter(sale::Column::LeaseUntil.gt(self.clock.now_ms()));
+        Ok(self.change(announced).await? == 1)
     }
 
     async fn advance(&self, voucher: VoucherId, token: &str) -> Result<Option<Snapshot>, DbErr> {
@@ -335,10 +348,7 @@ impl OrderStore for SqlStore {
                 .and(payment::Column::Id.gt(id));
             orphans = orphans.filter(payment::Column::ReceivedAt.gt(at).or(same_time));
         }
-        orphans
-            .order_by_asc(payment::Column::Id)
-            .limit(most)
-            .all(self.db.conn())
+        self.all(orphans.order_by_asc(payment::Column::Id).limit(most))
             .await
     }
 
@@ -352,9 +362,7 @@ impl OrderStore for SqlStore {
     }
 
     async fn due_refunds(&self, now_ms: i64, most: u64) -> Result<Vec<refund::Model>, DbErr> {
-        refund::Entity::find_pending_due(now_ms)
-            .limit(most)
-            .all(self.db.conn())
+        self.all(refund::Entity::find_pending_due(now_ms).limit(most))
             .await
     }
 
@@ -363,17 +371,15 @@ impl OrderStore for SqlStore {
     }
 
     async fn refund_later(&self, refund: &refund::Model, next_at_ms: i64) -> Result<(), DbErr> {
-        refund::Entity::update_many()
+        let change = refund::Entity::update_many()
             .col_expr(
                 refund::Column::Attempts,
                 Expr::col(refund::Column::Attempts).add(1),
             )
             .col_expr(refund::Column::NextAt, Expr::value(next_at_ms))
             .filter(refund::Column::Id.eq(refund.id))
-            .filter(refund::Column::Status.eq(refund::RefundStatus::Pending))
-            .exec(self.db.conn())
-            .await
-            .map(|_| ())
+            .filter(refund::Column::Status.eq(refund::RefundStatus::Pending));
+        self.change(change).await.map(|_| ())
     }
 
     async fn refunds_of(
@@ -394,26 +400,22 @@ impl OrderStore for SqlStore {
     }
 
     async fn intent(&self, by: IntentBy<'_>) -> Result<Option<payment_intent::Model>, DbErr> {
-        match by {
-            IntentBy::Order(order) => {
-                payment_intent::Entity::find_by_id(order.0)
-                    .one(self.db.conn())
-                    .await
-            }
+        let intent = match by {
+            IntentBy::Order(order) => payment_intent::Entity::find_by_id(order.0),
             IntentBy::Token(token) => {
-                payment_intent::Entity::find()
-                    .filter(payment_intent::Column::Token.eq(token))
-                    .one(self.db.conn())
-                    .await
+                payment_intent::Entity::find().filter(payment_intent::Column::Token.eq(token))
             }
-        }
+        };
+        Ok(self.all(intent).await?.pop())
     }
 
     async fn open_intents(&self, voucher: VoucherId) -> Result<Vec<QueuedOrderV1>, DbErr> {
-        let intents = payment_intent::Entity::find()
-            .filter(payment_intent::Column::VoucherId.eq(voucher.0))
-            .filter(payment_intent::Column::Status.eq(payment_intent::IntentStatus::Open))
-            .all(self.db.conn())
+        let intents = self
+            .all(
+                payment_intent::Entity::find()
+                    .filter(payment_intent::Column::VoucherId.eq(voucher.0))
+                    .filter(payment_intent::Column::Status.eq(payment_intent::IntentStatus::Open)),
+            )
             .await?;
         // An intent without a readable payload was opened for an order that had its row already.
         Ok(intents

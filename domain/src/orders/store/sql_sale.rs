@@ -29,10 +29,8 @@ impl SqlStore {
             .filter(sale::Column::VoucherId.eq(voucher.0))
             .filter(sale::Column::Stage.eq(SaleStage::Opened))
             .filter(sale::Column::EndMs.gt(self.clock.now_ms()))
-            .filter(sale::Column::AdjustTarget.is_null())
-            .exec(self.db.conn())
-            .await?;
-        Ok(kept.rows_affected == 1)
+            .filter(sale::Column::AdjustTarget.is_null());
+        Ok(self.change(kept).await? == 1)
     }
 
     pub(super) async fn write_total_of(
@@ -82,10 +80,8 @@ impl SqlStore {
             .col_expr(sale::Column::AdjustTarget, Expr::value(None::<i64>))
             .filter(sale::Column::VoucherId.eq(voucher.0))
             .filter(sale::Column::AdjustVersion.eq(version))
-            .filter(sale::Column::Epoch.eq(epoch))
-            .exec(self.db.conn())
-            .await?;
-        Ok(ended.rows_affected == 1)
+            .filter(sale::Column::Epoch.eq(epoch));
+        Ok(self.change(ended).await? == 1)
     }
 
     pub(super) async fn refuse_target_of(
@@ -97,10 +93,8 @@ impl SqlStore {
             .col_expr(sale::Column::AdjustTarget, Expr::col(sale::Column::Total))
             .col_expr(sale::Column::AdjustVersion, Expr::value(version + 1))
             .filter(sale::Column::VoucherId.eq(voucher.0))
-            .filter(sale::Column::AdjustVersion.eq(version))
-            .exec(self.db.conn())
-            .await?;
-        Ok(refused.rows_affected == 1)
+            .filter(sale::Column::AdjustVersion.eq(version));
+        Ok(self.change(refused).await? == 1)
     }
 
     pub(super) async fn settle_books(
