@@ -35,6 +35,8 @@ struct Closed {
     at: Instant,
     /// The buyers as of `taken`; `None` until loaded, and then everybody is let through.
     buyers: Option<Arc<HashSet<UserId>>>,
+    /// Whether somebody loads them now.
+    loading: bool,
 }
 
 /// The gate of one node.
@@ -90,7 +92,7 @@ impl Gate {
         self.reopened.load(Ordering::Acquire)
     }
 
-    /// Redis said "sold out". Returns whether the buyers should be loaded now, because `taken` moved.
+    /// Redis said "sold out". Returns whether the buyers should be loaded now: `taken` moved, or it failed before.
     pub(crate) fn sold_out(
         &self,
         voucher: VoucherId,
@@ -105,7 +107,9 @@ impl Gate {
         match closed.get_mut(&voucher) {
             Some(gate) if gate.epoch == epoch && gate.taken == taken => {
                 gate.at = Instant::now();
-                false
+                let wanted = gate.buyers.is_none() && !gate.loading;
+                gate.loading |= wanted;
+                wanted
             }
             _ => {
                 closed.insert(
@@ -115,6 +119,7 @@ impl Gate {
                         taken,
                         at: Instant::now(),
                         buyers: None,
+                        loading: true,
                     },
                 );
                 true
@@ -135,6 +140,17 @@ impl Gate {
             && gate.taken == taken
         {
             gate.buyers = Some(Arc::new(buyers));
+            gate.loading = false;
+        }
+    }
+
+    /// The buyers could not be loaded; the next who hears "sold out" tries again.
+    pub(crate) fn load_failed(&self, voucher: VoucherId, epoch: i64, taken: i64) {
+        if let Some(gate) = self.closed.lock().get_mut(&voucher)
+            && gate.epoch == epoch
+            && gate.taken == taken
+        {
+            gate.loading = false;
         }
     }
 
@@ -168,5 +184,32 @@ impl Gate {
         }
         entry.count += 1;
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buyers_that_could_not_be_loaded_are_loaded_by_the_next_who_hears_sold_out() {
+        let gate = Gate {
+            clicks_per_second: 1_000,
+            clicks: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            closed: Mutex::default(),
+            reopened: AtomicU64::new(0),
+        };
+        let (voucher, buyer, other) = (VoucherId(1), UserId(1), UserId(2));
+        let sold_out = |taken| gate.sold_out(voucher, 1, taken, gate.moment());
+        assert!(sold_out(5), "the first one loads");
+        assert!(!sold_out(5), "somebody loads already");
+        gate.load_failed(voucher, 1, 5);
+        assert_eq!(gate.pass(voucher, other), Passage::Open);
+        assert!(sold_out(5), "it failed: again");
+        gate.loaded(voucher, 1, 5, HashSet::from([buyer]));
+        assert!(!sold_out(5));
+        assert_eq!(gate.pass(voucher, other), Passage::SoldOut);
+        assert_eq!(gate.pass(voucher, buyer), Passage::Open);
+        assert!(sold_out(6), "a unit was taken: the buyers are others");
     }
 }

@@ -31,6 +31,8 @@ pub(super) enum Reply {
     Unknown,
     /// It was not done.
     Refused,
+    /// It was not done, and Redis has lost its scripts: it can say nothing of the sale.
+    Lost,
 }
 
 struct Waiting {
@@ -44,6 +46,17 @@ struct Waiting {
 pub(crate) struct Reservations {
     queues: Mutex<HashMap<VoucherId, mpsc::Sender<Waiting>>>,
     pub(super) prices: Mutex<HashMap<VoucherId, Money>>,
+}
+
+impl Reservations {
+    /// Drops what is kept of a voucher whose queue has ended, unless it has another one already.
+    fn forget(&self, voucher: VoucherId) {
+        let mut queues = self.queues.lock();
+        if queues.get(&voucher).is_some_and(|queue| queue.is_closed()) {
+            queues.remove(&voucher);
+            self.prices.lock().remove(&voucher);
+        }
+    }
 }
 
 impl Orders {
@@ -73,6 +86,11 @@ impl Orders {
         None
     }
 
+    /// Whether somebody asked for this voucher lately.
+    pub(super) fn has_queue(&self, voucher: VoucherId) -> bool {
+        self.inner.seckill.queues.lock().contains_key(&voucher)
+    }
+
     fn queue(&self, voucher: VoucherId) -> mpsc::Sender<Waiting> {
         let mut queues = self.inner.seckill.queues.lock();
         queues
@@ -90,10 +108,11 @@ impl Orders {
         loop {
             let Ok(first) = tokio::time::timeout(IDLE, queue.recv()).await else {
                 queue.close();
-                // Who came between the silence and the closing is still served.
-                while let Ok(waiting) = queue.try_recv() {
+                // Who came between the silence and the closing is still served, and who is just putting himself in.
+                while let Some(waiting) = queue.recv().await {
                     self.serve(voucher, vec![waiting]).await;
                 }
+                self.inner.seckill.forget(voucher);
                 return;
             };
             let Some(first) = first else { return };
@@ -135,11 +154,14 @@ impl Orders {
     /// One call, repeated with the same ids while its outcome is unknown. What was once unknown and then refused
     /// stays unknown: the first call may still arrive.
     async fn reserve_for(&self, voucher: VoucherId, buyers: &[Buyer]) -> Vec<Reply> {
-        let (began, mut unknown) = (Instant::now(), false);
+        let (began, mut unknown, mut lost) = (Instant::now(), false, false);
         loop {
             match self.reserve_once(voucher, buyers).await {
                 Ok(answers) => return answers.into_iter().map(|a| known(a, unknown)).collect(),
-                Err(ScriptError::NoScript) => break,
+                Err(ScriptError::NoScript) => {
+                    lost = true;
+                    break;
+                }
                 Err(ScriptError::Redis(e)) if !may_have_run(&e) => {
                     if began.elapsed() > PATIENCE {
                         break;
@@ -157,12 +179,10 @@ impl Orders {
         }
         buyers
             .iter()
-            .map(|_| {
-                if unknown {
-                    Reply::Unknown
-                } else {
-                    Reply::Refused
-                }
+            .map(|_| match (unknown, lost) {
+                (true, _) => Reply::Unknown,
+                (false, true) => Reply::Lost,
+                (false, false) => Reply::Refused,
             })
             .collect()
     }
@@ -181,4 +201,22 @@ fn known(reserved: Reserved, was_unknown: bool) -> Reply {
 fn may_have_run(error: &deadpool_redis::redis::RedisError) -> bool {
     !(matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
         || error.is_connection_refusal())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_a_voucher_whose_queue_has_ended() {
+        let kept = Reservations::default();
+        let (ended, alive) = (VoucherId(1), VoucherId(2));
+        let (sender, _) = mpsc::channel(1);
+        kept.queues.lock().insert(ended, sender);
+        let (sender, _receiver) = mpsc::channel(1);
+        kept.queues.lock().insert(alive, sender);
+        kept.forget(ended);
+        kept.forget(alive);
+        assert_eq!(kept.queues.lock().keys().collect::<Vec<_>>(), [&alive]);
+    }
 }

@@ -2,8 +2,10 @@
 //! later. See `lua/reserve.lua` for the rules and `apply` for what becomes of the order.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
+use entity::sale::SaleStage;
 
 use super::gate::Passage;
 use super::queued::QueuedOrderV1;
@@ -17,6 +19,8 @@ use crate::vouchers::{Money, SaleState, VoucherId};
 
 /// Buyers read in one step when the sold-out gate loads them.
 const SCAN_COUNT: usize = 1_000;
+/// How long the first click of a voucher waits to hear whether it is sold at all.
+const CARD_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Orders {
     /// Admits one buyer to a flash sale and queues the order; returns before the database row exists.
@@ -40,14 +44,8 @@ impl Orders {
             Passage::TooFast { retry_after } => Ok(Answer::RateLimited { retry_after }),
             Passage::SoldOut => Ok(Answer::SoldOut),
             Passage::Open => {
-                let orders = self.clone();
-                let admitted =
-                    tokio::spawn(
-                        async move { orders.admit(buyer, voucher, &request, trace_id).await },
-                    );
-                admitted
+                self.admit_to_the_end(buyer, voucher, request, trace_id)
                     .await
-                    .unwrap_or_else(|e| Err(Error::TryLater(e.to_string())))
             }
         };
         metrics::counter!("lifemate_seckill_answers_total", "outcome" => outcome_label(&answer))
@@ -55,29 +53,43 @@ impl Orders {
         answer
     }
 
-    async fn admit(
+    /// In a task of its own, which a caller that goes away does not end.
+    async fn admit_to_the_end(
         &self,
         buyer: UserId,
         voucher: VoucherId,
-        request: &RequestId,
+        request: RequestId,
         trace_id: String,
     ) -> Result<Answer, Error> {
-        let asked_at = self.inner.gate.moment();
-        let order = OrderId(self.inner.infra.ids.next()?);
         let key = OrderKey {
-            order,
+            order: OrderId(self.inner.infra.ids.next()?),
             voucher,
             buyer,
         };
         let trace_id =
             RequestId::parse(&trace_id).map_or_else(|_| "-".to_owned(), |t| t.as_str().to_owned());
         let entry = Buyer {
-            order_id: order,
+            order_id: key.order,
             user_id: buyer,
             request_id: request.as_str().to_owned(),
             trace_id,
             called_waiter: false,
         };
+        let orders = self.clone();
+        let admitted = tokio::spawn(async move { orders.admit(key, &entry).await });
+        admitted.await.unwrap_or_else(|e| {
+            // Nobody knows how far it came; the order tells.
+            tracing::error!(error = %e, order.id = key.order.0, "a click's task ended early");
+            Ok(Answer::Pending(key))
+        })
+    }
+
+    async fn admit(&self, key: OrderKey, entry: &Buyer) -> Result<Answer, Error> {
+        let voucher = key.voucher;
+        let asked_at = self.inner.gate.moment();
+        if !self.has_queue(voucher) && !self.may_be_sold(voucher).await {
+            return Err(Error::NoSuchSale(voucher));
+        }
         let Some(reply) = self.ask(voucher, entry.clone()).await else {
             return Ok(Answer::TryLater {
                 retry_after: RETRY_AFTER,
@@ -88,7 +100,19 @@ impl Orders {
             Reply::Refused => Ok(Answer::TryLater {
                 retry_after: RETRY_AFTER,
             }),
-            Reply::Known(reserved) => self.answer(key, &entry, reserved, asked_at).await,
+            Reply::Lost => self.answer_without_redis(voucher).await,
+            Reply::Known(reserved) => self.answer(key, entry, reserved, asked_at).await,
+        }
+    }
+
+    /// Whether a voucher is sold in a sale, as far as the cache knows; asked before it gets a queue, so that nobody
+    /// makes queues by ids that he invented. What cannot be told in time is let through.
+    async fn may_be_sold(&self, voucher: VoucherId) -> bool {
+        let vouchers = self.inner.vouchers.clone();
+        let ask = tokio::spawn(async move { vouchers.sale_cards(&[voucher]).await });
+        match tokio::time::timeout(CARD_PATIENCE, ask).await {
+            Ok(Ok(Ok(cards))) => !cards.is_empty(),
+            _ => true,
         }
     }
 
@@ -106,26 +130,11 @@ impl Orders {
                 reserved_at,
                 epoch,
             } => {
-                let price = self.price(key.voucher).await?;
-                let item = queued(
-                    key.voucher,
-                    order_id,
-                    entry,
-                    &price,
-                    (slot, reserved_at, epoch),
-                );
-                let mut order = Order::queued(
-                    OrderKey {
-                        order: order_id,
-                        ..key
-                    },
-                    price,
-                    reserved_at,
-                );
-                order.slot = Some(slot);
-                order.request_id.clone_from(&entry.request_id);
-                self.send(item);
-                Ok(Answer::Accepted(order))
+                let key = OrderKey {
+                    order: order_id,
+                    ..key
+                };
+                Ok(self.accept(key, entry, (slot, reserved_at, epoch)).await)
             }
             Reserved::Already {
                 order_id,
@@ -135,11 +144,13 @@ impl Orders {
                     order: order_id,
                     ..key
                 };
-                let order = self.present(earlier).await?;
-                Ok(if same_request {
-                    Answer::Accepted(order)
-                } else {
-                    Answer::AlreadyOrdered(order)
+                Ok(match self.present(earlier).await {
+                    Ok(order) if same_request => Answer::Accepted(order),
+                    Ok(order) => Answer::AlreadyOrdered(order),
+                    Err(e) => {
+                        tracing::error!(error = %e, order.id = order_id.0, "a buyer's order cannot be shown to him");
+                        Answer::Pending(earlier)
+                    }
                 })
             }
             Reserved::IdTaken => {
@@ -168,11 +179,25 @@ impl Orders {
                 starts_at_ms: begin_ms,
             }),
             Reserved::Ended { .. } => Ok(Answer::Ended),
-            Reserved::NotReady | Reserved::Damaged => {
-                self.inner.recovery_wanted.notify_one();
-                self.answer_without_redis(key.voucher).await
-            }
+            Reserved::NotReady | Reserved::Damaged => self.answer_without_redis(key.voucher).await,
         }
+    }
+
+    /// The unit is the buyer's: hands his order on. Without its price only the outbox's entry can bring it.
+    async fn accept(&self, key: OrderKey, entry: &Buyer, taken: (i32, i64, i64)) -> Answer {
+        let price = match self.price(key.voucher).await {
+            Ok(price) => price,
+            Err(e) => {
+                tracing::error!(error = %e, order.id = key.order.0, "the price of a unit that was taken cannot be read");
+                return Answer::Pending(key);
+            }
+        };
+        let (slot, reserved_at, _) = taken;
+        let mut order = Order::queued(key, price, reserved_at);
+        order.slot = Some(slot);
+        order.request_id.clone_from(&entry.request_id);
+        self.send(queued(key, entry, &price, taken));
+        Answer::Accepted(order)
     }
 
     /// Redis knows nothing of the sale: perhaps the database knows that there is nothing to know.
@@ -184,6 +209,10 @@ impl Orders {
             return Ok(try_later);
         };
         let sale = sale.ok_or(Error::NoSuchSale(voucher))?;
+        // Redis has to hold this one; of others it need not know.
+        if sale.stage == SaleStage::Opened {
+            self.inner.recovery_wanted.notify_one();
+        }
         match crate::vouchers::state(&sale, self.inner.infra.clock.now_ms()) {
             SaleState::Draft => Err(Error::NoSuchSale(voucher)),
             SaleState::Ended | SaleState::Settled => Ok(Answer::Ended),
@@ -275,7 +304,8 @@ impl Orders {
             match orders.buyers(voucher).await {
                 Ok(buyers) => orders.inner.gate.loaded(voucher, epoch, taken, buyers),
                 Err(e) => {
-                    tracing::debug!(error = %e, "the buyers of a sold-out sale could not be loaded")
+                    tracing::debug!(error = %e, "the buyers of a sold-out sale could not be loaded");
+                    orders.inner.gate.load_failed(voucher, epoch, taken);
                 }
             }
         });
@@ -305,19 +335,13 @@ impl Orders {
     }
 }
 
-fn queued(
-    voucher: VoucherId,
-    order: OrderId,
-    entry: &Buyer,
-    price: &Money,
-    taken: (i32, i64, i64),
-) -> QueuedOrderV1 {
+fn queued(key: OrderKey, entry: &Buyer, price: &Money, taken: (i32, i64, i64)) -> QueuedOrderV1 {
     let (slot, reserved_at, epoch) = taken;
     QueuedOrderV1 {
         v: 1,
-        order_id: order.0,
+        order_id: key.order.0,
         user_id: entry.user_id.0,
-        voucher_id: voucher.0,
+        voucher_id: key.voucher.0,
         slot,
         price_minor: price.minor,
         currency: price.currency.to_string(),
