@@ -1,12 +1,13 @@
 //! Signing in and out, the viewer's profile, and shutting users out.
 
 use async_graphql::{Context, ID, InputObject, MaybeUndefined, Object, Result, SimpleObject};
-use domain::users::{Phone, ProfileChange, UserCard, UserId};
+use domain::uploads::ImageId;
+use domain::users::{Phone, ProfileChange, Session, UserCard, UserId};
 
 use super::viewer::Viewer;
 use super::{Date, Gender, User};
 use crate::context::ContextExt;
-use crate::error::api_error;
+use crate::error::{api_error, bad_input};
 use crate::limits::{Limited, PROFILE_WRITES};
 use crate::scalars::parse_id;
 
@@ -69,6 +70,8 @@ pub struct UpdateProfileInput {
     nickname: Option<String>,
     /// An http or https address of at most 512 characters.
     avatar_url: MaybeUndefined<String>,
+    /// A picture of the viewer's from `POST /uploads`, instead of an address.
+    avatar_image_id: Option<ID>,
     /// 1 to 60 characters.
     city: MaybeUndefined<String>,
     /// At most 200 characters.
@@ -187,7 +190,8 @@ impl UserMutation {
     /// Changes the viewer's profile. For users.
     ///
     /// `BAD_INPUT` with the argument's path when a text is too short, too long or holds a NUL or a character that changes
-    /// the direction of text, when the avatar is no web address, or the birthday lies in the future: then nothing changes.
+    /// the direction of text, when the avatar is no web address or no picture of the viewer's, or the birthday lies in the
+    /// future: then nothing changes.
     #[graphql(guard = "Limited(&PROFILE_WRITES)")]
     async fn update_profile(
         &self,
@@ -195,10 +199,15 @@ impl UserMutation {
         input: UpdateProfileInput,
     ) -> Result<UpdateProfilePayload> {
         let session = ctx.require_viewer()?;
+        let picture = uploaded_avatar(ctx, session, &input).await?;
+        let mut change = ProfileChange::from(input);
+        if picture.is_some() {
+            change.avatar_url = Some(picture);
+        }
         let row = ctx
             .services()
             .users
-            .update_profile(session, input.into())
+            .update_profile(session, change)
             .await
             .map_err(api_error)?;
         Ok(UpdateProfilePayload {
@@ -229,6 +238,25 @@ impl UserMutation {
             user: User::new(UserCard::from(&row)),
         })
     }
+}
+
+/// The address of the picture that is to be the avatar; `None`: no picture is named.
+async fn uploaded_avatar(
+    ctx: &Context<'_>,
+    session: &Session,
+    input: &UpdateProfileInput,
+) -> Result<Option<String>> {
+    let Some(id) = &input.avatar_image_id else {
+        return Ok(None);
+    };
+    let argument = "input.avatarImageId";
+    if !input.avatar_url.is_undefined() {
+        return Err(bad_input(argument, "an address or a picture, not both"));
+    }
+    let id = ImageId(parse_id(id, "Image", argument)?);
+    let uploads = &ctx.services().uploads;
+    let image = uploads.require_avatar(session, id).await;
+    Ok(Some(uploads.lasting_url(&image.map_err(api_error)?)))
 }
 
 /// Whole seconds, rounded up, so that waiting for them is enough.
