@@ -1,8 +1,9 @@
-//! The product on the wire: GraphQL over HTTP and WebSocket, callbacks, health, GraphiQL. Thin: what an operation
+//! The product on the wire: GraphQL over HTTP and WebSocket, pictures, callbacks, health, GraphiQL. Thin: what an operation
 //! means is `schema`.
 
 mod caller;
 mod envelope;
+mod form;
 mod graphiql;
 mod health;
 mod http;
@@ -13,6 +14,7 @@ mod precheck;
 mod sandbox;
 mod socket;
 mod trouble;
+mod uploads;
 mod webhooks;
 mod websocket;
 
@@ -33,6 +35,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Network};
 use origin::Origins;
+use uploads::UnderWay;
 use websocket::Sockets;
 
 pub(crate) use observe::describe as describe_metrics;
@@ -47,6 +50,7 @@ pub(crate) struct App {
     trusted_proxies: Vec<Network>,
     metrics: PrometheusHandle,
     sockets: Sockets,
+    uploads: UnderWay,
     /// Operations in hand, whether somebody still waits for them or not, and sockets.
     tasks: TaskTracker,
     /// Cancelled: sockets close.
@@ -77,6 +81,7 @@ impl App {
             trusted_proxies: config.trusted_proxies.clone(),
             metrics,
             sockets: Sockets::default(),
+            uploads: UnderWay::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
@@ -107,8 +112,12 @@ impl App {
 /// Every path of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let graphql = get(http::get).post(http::post).layer(app.origins.cors());
+    let add_upload = post(uploads::add).layer(app.origins.cors());
+    let uploaded = get(uploads::serve).layer(app.origins.cors());
     let mut router = Router::new()
         .route("/graphql", graphql)
+        .route("/uploads", add_upload)
+        .route("/uploads/{key}", uploaded)
         .route("/webhooks/payments/{provider}", post(webhooks::payment))
         .route("/metrics", get(health::metrics))
         .route("/health/live", get(health::live))

@@ -6,6 +6,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use reqwest::Url;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
+use super::uploads::PREFLIGHT;
+
 /// How long a browser may remember a preflight's answer.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 
@@ -57,14 +59,20 @@ impl Origins {
         CorsLayer::new()
             .allow_origin(AllowOrigin::list(origins))
             .allow_methods([Method::GET, Method::POST])
-            .allow_headers([
-                header::AUTHORIZATION,
-                header::CONTENT_TYPE,
-                header::ACCEPT,
-                name("x-device-id"),
-                name("x-request-id"),
-                name("traceparent"),
-            ])
+            .allow_headers(
+                PREFLIGHT
+                    .map(name)
+                    .into_iter()
+                    .chain([
+                        header::AUTHORIZATION,
+                        header::CONTENT_TYPE,
+                        header::ACCEPT,
+                        name("x-device-id"),
+                        name("x-request-id"),
+                        name("traceparent"),
+                    ])
+                    .collect::<Vec<_>>(),
+            )
             .expose_headers([
                 name("x-request-id"),
                 name("traceparent"),
