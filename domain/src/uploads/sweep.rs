@@ -16,6 +16,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(600);
 const UNUSED_MS: i64 = 24 * 3_600_000;
 /// An upload that is not stored after this long was broken off, in milliseconds. Storing takes seconds.
 const BROKEN_OFF_MS: i64 = 3_600_000;
+/// Pictures that may resist before a sweep gives up: then the store is away.
+const MOST_FAILURES: u32 = 3;
 /// Pictures taken away in one go.
 const BATCH: u64 = 200;
 
@@ -46,7 +48,7 @@ impl Uploads {
     /// # Errors
     /// When a store fails; what is left goes the next time.
     pub async fn sweep(&self) -> Result<u64, Error> {
-        let (mut gone, mut after) = (0, 0);
+        let (mut gone, mut after, mut failures) = (0, 0, 0);
         loop {
             let batch = self.left_behind(after).await?;
             let Some(last) = batch.last() else {
@@ -58,9 +60,17 @@ impl Uploads {
                     || self
                         .change(ImageId(image.id), image.state, ImageState::Deleting)
                         .await?;
-                if is_ours {
-                    self.remove(image).await?;
-                    gone += 1;
+                if !is_ours {
+                    continue;
+                }
+                match self.remove(image).await {
+                    Ok(()) => gone += 1,
+                    // One that cannot be taken away must not keep all behind it for ever.
+                    Err(e) if failures < MOST_FAILURES => {
+                        failures += 1;
+                        tracing::warn!(error = %e, image.id = image.id, "a picture could not be taken away");
+                    }
+                    Err(e) => return Err(e),
                 }
             }
         }
