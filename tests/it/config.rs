@@ -92,6 +92,15 @@ async fn a_value_that_cannot_be_used_is_refused_by_its_key() {
             "LIFEMATE_TRUSTED_PROXIES",
         ),
         ("LIFEMATE_ANSWER_MODE", "redis_and_kafka", "answer_mode"),
+        ("LIFEMATE_S3_BUCKET", "pictures", "s3_access_key"),
+        ("LIFEMATE_S3_BUCKET", "of/pictures", "s3_bucket"),
+        ("LIFEMATE_S3_ENDPOINT", "s3.invalid", "s3_endpoint"),
+        ("LIFEMATE_S3_SECRET_KEY", "hidden-word", "s3_secret_key"),
+        (
+            "LIFEMATE_S3_PUBLIC_URL",
+            "https://p.invalid",
+            "s3_public_url",
+        ),
         ("LIFEMATE_LOG", "lifemate=loud", "log"),
     ];
     for (name, value, key) in cases {
@@ -127,6 +136,17 @@ async fn an_unknown_key_is_refused_and_its_right_name_suggested() {
 
 #[tokio::test]
 async fn values_that_contradict_each_other_are_refused() {
+    let output = refused(&[
+        ("LIFEMATE_S3_BUCKET", "pictures"),
+        ("LIFEMATE_S3_ACCESS_KEY", "a-key"),
+        ("LIFEMATE_S3_SECRET_KEY", "hidden-word"),
+        ("LIFEMATE_UPLOADS_DIR", "pictures"),
+    ])
+    .await;
+    assert!(output.stderr.contains("`uploads_dir`"), "{}", output.stderr);
+    assert!(!output.stderr.contains("hidden-word"), "{}", output.stderr);
+    let output = refused(&[("LIFEMATE_UPLOADS_DIR", "/proc/pictures")]).await;
+    assert!(output.stderr.contains("uploads_dir"), "{}", output.stderr);
     let output = refused(&[("LIFEMATE_CODE_SENDER", "webhook")]).await;
     assert!(
         output.stderr.contains("`code_webhook_url`"),
@@ -211,6 +231,9 @@ async fn the_configuration_is_printed_with_its_secrets_masked() {
         ),
         ("LIFEMATE_REDIS_URL", "redis://:hidden-word@redis:6379"),
         ("LIFEMATE_ID_SECRET", "hidden-word-of-some-length"),
+        ("LIFEMATE_S3_BUCKET", "pictures"),
+        ("LIFEMATE_S3_ACCESS_KEY", "the-name-of-a-key"),
+        ("LIFEMATE_S3_SECRET_KEY", "hidden-word"),
         (
             "LIFEMATE_ALLOWED_ORIGINS",
             "https://a.invalid, https://b.invalid",
@@ -226,6 +249,7 @@ async fn the_configuration_is_printed_with_its_secrets_masked() {
         "database_url = \"mysql://lifemate:***@db:3306/lifemate\"",
         "redis_url = \"redis://:***@redis:6379\"",
         "id_secret = \"***\"",
+        "s3_secret_key = \"***\"",
         "allowed_origins = [\"https://a.invalid\", \"https://b.invalid\"]",
         "pay_window_secs = 900",
     ] {

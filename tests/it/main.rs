@@ -35,5 +35,6 @@ mod stores;
 mod support;
 mod switches;
 mod transport;
+mod uploads;
 mod users;
 mod vouchers;
