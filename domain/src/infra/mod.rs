@@ -14,6 +14,7 @@ pub mod locks;
 pub mod lua;
 pub mod redis;
 pub mod text;
+pub mod turns;
 
 /// The connections and sources that every concept is given. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -21,6 +21,7 @@ use crate::infra::bells::Bells;
 use crate::infra::db::is_unique_violation;
 use crate::infra::fault::{Fault, Faulty, database_fault};
 use crate::infra::ids::IdsError;
+use crate::infra::turns::Turns;
 use crate::users::UserId;
 
 pub use entity::notification::NotificationKind;
@@ -120,13 +121,18 @@ impl Notification {
 pub struct Notifications {
     infra: Infra,
     bells: Bells,
+    turns: Turns,
 }
 
 impl Notifications {
     /// Makes the concept.
     pub fn new(infra: Infra) -> Self {
         let bells = Bells::new(infra.redis.clone(), CHANNEL);
-        Self { infra, bells }
+        Self {
+            infra,
+            bells,
+            turns: Turns::default(),
+        }
     }
 
     /// Tells a user something, once for its key: a repeat changes nothing. Call it after the commit of what it tells.
@@ -138,6 +144,7 @@ impl Notifications {
     pub async fn notify(&self, new: NewNotification) -> Result<(), Error> {
         let user = new.user;
         let row = self.row(new)?;
+        let turn = self.turns.take(&[user.0]).await;
         let written = loop {
             let row = row.clone();
             let step = self.infra.db.write(move |txn| {
@@ -150,6 +157,7 @@ impl Notifications {
                 Written::Now(seq) => break seq,
             }
         };
+        drop(turn);
         self.bells.ring(&[(user.0, written)]).await;
         Ok(())
     }
