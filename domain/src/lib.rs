@@ -16,6 +16,8 @@ pub mod orders;
 pub mod follows;
 pub mod notifications;
 
+pub mod chats;
+
 pub mod rate_limits;
 pub mod switches;
 
@@ -29,6 +31,7 @@ use sea_orm::DbErr;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use chats::Chats;
 use follows::Follows;
 use infra::Infra;
 use infra::bus::{Bus, InProcessBus, KafkaBus};
@@ -120,6 +123,8 @@ pub struct Services {
     pub vouchers: Vouchers,
     /// Orders and flash sales.
     pub orders: Orders,
+    /// People who follow each other, writing to each other.
+    pub chats: Chats,
     /// What users are told.
     pub notifications: Notifications,
     /// Who follows whom.
@@ -182,6 +187,7 @@ impl Services {
         let follows = Follows::new(infra.clone(), users.clone());
         let rate_limits = RateLimits::new(infra.redis.clone(), settings.rate_limits);
         let notifications = Notifications::new(infra.clone());
+        let chats = Chats::new(infra.clone(), users.clone(), follows.clone());
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
         Ok(Self {
             users,
@@ -189,6 +195,7 @@ impl Services {
             shops,
             vouchers,
             orders,
+            chats,
             notifications,
             follows,
             rate_limits,
@@ -214,6 +221,8 @@ impl Services {
         let tasks = TaskTracker::new();
         let (orders, orders_stop) = (self.orders.clone(), stop.clone());
         tasks.spawn(async move { orders.run_node(orders_stop).await });
+        let (chats, chats_stop) = (self.chats.clone(), stop.clone());
+        tasks.spawn(async move { chats.run_node(chats_stop).await });
         let (notifications, notifications_stop) = (self.notifications.clone(), stop.clone());
         tasks.spawn(async move { notifications.run_node(notifications_stop).await });
         let (redis, redis_stop) = (self.infra.redis.clone(), stop.clone());

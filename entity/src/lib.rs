@@ -1,11 +1,15 @@
 //! The tables, one file each, and their column enums. Knows no rule: see `domain`.
 
+pub mod chat_box;
+pub mod conversation;
+pub mod conversation_member;
 pub mod dead_letter;
 pub mod follow;
 pub mod follow_count;
 pub mod giveback;
 pub mod image;
 pub mod lease;
+pub mod message;
 pub mod notification;
 pub mod notification_box;
 pub mod order;

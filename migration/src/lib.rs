@@ -17,6 +17,7 @@ mod m20261201_000009_create_switches;
 mod m20261201_000010_create_follows;
 mod m20261201_000012_create_images;
 mod m20261201_000015_create_notifications;
+mod m20261201_000016_create_chats;
 mod m20261201_000021_add_sale_indexes;
 mod tables;
 
@@ -40,10 +41,11 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000007_create_leases::Migration),
             Box::new(m20261201_000008_create_dead_letters::Migration),
             Box::new(m20261201_000009_create_switches::Migration),
-            Box::new(m20261201_000015_create_notifications::Migration),
-            Box::new(m20261201_000021_add_sale_indexes::Migration),
-            Box::new(m20261201_000012_create_images::Migration),
             Box::new(m20261201_000010_create_follows::Migration),
+            Box::new(m20261201_000012_create_images::Migration),
+            Box::new(m20261201_000015_create_notifications::Migration),
+            Box::new(m20261201_000016_create_chats::Migration),
+            Box::new(m20261201_000021_add_sale_indexes::Migration),
         ]
     }
 }

@@ -12,6 +12,7 @@ mod degraded;
 mod loaders;
 mod telemetry;
 
+pub mod chats;
 pub mod follows;
 pub mod node;
 pub mod notifications;
@@ -47,6 +48,7 @@ pub struct Mutation(
     orders::OrderMutation,
     notifications::NotificationMutation,
     follows::FollowMutation,
+    chats::ChatMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,
 );
@@ -56,6 +58,7 @@ pub struct Mutation(
 pub struct Subscription(
     orders::OrderSubscription,
     notifications::NotificationSubscription,
+    chats::ChatSubscription,
 );
 
 /// The schema.
@@ -99,6 +102,10 @@ fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
     .override_output_type_description::<shops::NearbyShops>("A page of a search around a place.")
     .override_output_type_description::<List<vouchers::Voucher>>("A page of a list of vouchers.")
     .override_output_type_description::<List<orders::Order>>("A page of a list of orders.")
+    .override_output_type_description::<List<chats::Conversation>>(
+        "A page of a list of conversations.",
+    )
+    .override_output_type_description::<List<chats::Message>>("A page of a history.")
     .override_output_type_description::<List<notifications::Notification>>(
         "A page of a list of notifications.",
     )

@@ -52,17 +52,11 @@ pub(crate) const MARKS: Rule = Rule {
     name: "marks",
     shape: Shape::Window {
         calls: 240,
-/// Following and unfollowing: far more than a person taps.
-pub(crate) const FOLLOW_WRITES: Rule = Rule {
-    name: "follow_writes",
-    shape: Shape::Window {
-        calls: 300,
         window: MINUTE,
     },
     dimension: Dimension::User,
     on_trouble: OnTrouble::Open,
     message: "too many marks; slow down",
-    message: "you follow too many people too fast; slow down",
 };
 
 /// Following and unfollowing: far more than a person taps.
@@ -75,6 +69,18 @@ pub(crate) const FOLLOW_WRITES: Rule = Rule {
     dimension: Dimension::User,
     on_trouble: OnTrouble::Open,
     message: "you follow too many people too fast; slow down",
+};
+
+/// Messages to others: faster than anybody types, on several devices.
+pub(crate) const MESSAGES: Rule = Rule {
+    name: "messages",
+    shape: Shape::Window {
+        calls: 240,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many messages; slow down",
 };
 
 /// Changes of a profile.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_graphql::Context;
 use async_graphql::dataloader::{DataLoader, Loader};
 use domain::Services;
+use domain::chats::{Conversation, ConversationId, Message, MessageId, MessageRange};
 use domain::follows::FollowCounts;
 use domain::shops::{Shop, ShopId, ShopType, ShopTypeId};
 use domain::uploads::{Image, ImageId};
@@ -173,5 +174,40 @@ impl Loader<CountsOf> for ById {
             .into_iter()
             .map(|c| (CountsOf(UserId(c.user_id)), c))
             .collect())
+    }
+}
+
+impl Loader<ConversationId> for ById {
+    type Value = Conversation;
+    type Error = Arc<domain::chats::Error>;
+
+    async fn load(
+        &self,
+        keys: &[ConversationId],
+    ) -> Result<HashMap<ConversationId, Conversation>, Self::Error> {
+        let found = self.services.chats.by_ids(keys).await.map_err(Arc::new)?;
+        Ok(found.into_iter().map(|c| (c.id, c)).collect())
+    }
+}
+
+impl Loader<MessageId> for ById {
+    type Value = Message;
+    type Error = Arc<domain::chats::Error>;
+
+    async fn load(&self, keys: &[MessageId]) -> Result<HashMap<MessageId, Message>, Self::Error> {
+        let found = self.services.chats.messages(keys).await.map_err(Arc::new)?;
+        Ok(found.into_iter().map(|m| (MessageId(m.id), m)).collect())
+    }
+}
+
+impl Loader<MessageRange> for ById {
+    type Value = Vec<Message>;
+    type Error = Arc<domain::chats::Error>;
+
+    async fn load(
+        &self,
+        keys: &[MessageRange],
+    ) -> Result<HashMap<MessageRange, Vec<Message>>, Self::Error> {
+        self.services.chats.histories(keys).await.map_err(Arc::new)
     }
 }

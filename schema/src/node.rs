@@ -12,6 +12,7 @@ use domain::uploads::ImageId;
 use domain::users::UserId;
 use domain::vouchers::VoucherId;
 
+use crate::chats::{Conversation, Message, conversation_by_id, message_by_id};
 use crate::context::ContextExt;
 use crate::error::{api_error, bad_input, fault_error};
 use crate::loaders::by_id;
@@ -44,6 +45,10 @@ pub enum Node {
     Order(Order),
     /// A notification.
     Notification(Notification),
+    /// A conversation.
+    Conversation(Conversation),
+    /// A message.
+    Message(Message),
     /// A picture.
     Image(Image),
 }
@@ -114,6 +119,10 @@ pub(crate) async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
         "Voucher" => load(ctx, VoucherId(number))
             .await?
             .map(|v| Node::Voucher(Voucher(v))),
+        "Conversation" => conversation_by_id(ctx, number)
+            .await?
+            .map(Node::Conversation),
+        "Message" => message_by_id(ctx, number).await?.map(Node::Message),
         "Notification" => notification_by_id(ctx, number)
             .await?
             .map(Node::Notification),

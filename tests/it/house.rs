@@ -14,6 +14,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("orders", &["users", "shops", "vouchers"]),
     ("notifications", &["users"]),
     ("follows", &["users"]),
+    ("chats", &["users", "follows"]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

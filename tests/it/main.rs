@@ -7,6 +7,7 @@
 )]
 
 mod cache;
+mod chats;
 mod config;
 mod damage;
 mod drill;

@@ -22,9 +22,10 @@ use entity::stock_entry::StockReason;
 use entity::user::{Gender, Role};
 use entity::voucher::{VoucherKind, VoucherStatus};
 use entity::{
-    dead_letter, follow, follow_count, giveback, image, lease, notification, notification_box,
-    order, order_reject, payment, payment_intent, refund, sale, shop, shop_type, stock_entry,
-    switch, user, voucher, worker_id, writer_progress,
+    chat_box, conversation, conversation_member, dead_letter, follow, follow_count, giveback,
+    image, lease, message, notification, notification_box, order, order_reject, payment,
+    payment_intent, refund, sale, shop, shop_type, stock_entry, switch, user, voucher, worker_id,
+    writer_progress,
 };
 use migration::{Migrator, MigratorTrait};
 use sea_orm::entity::prelude::Date;
@@ -69,6 +70,12 @@ const NAMES: &[&str] = &[
     "uq_payments_transaction",
     "ix_payments_order",
     "ix_payments_outcome",
+    "uq_conversations_pair",
+    "ix_conversation_members_user",
+    "uq_messages_seq",
+    "uq_messages_request",
+    "uq_messages_sender_feed",
+    "uq_messages_recipient_feed",
     "uq_notifications_seq",
     "uq_notifications_once",
     "uq_refunds_transaction",
@@ -533,6 +540,32 @@ fn a_notification(id: i64, seq: i64, once: &str) -> notification::Model {
     }
 }
 
+/// A message of conversation 7 from user 8 to user 9.
+fn a_message(id: i64, seq: i64, request: &str) -> message::Model {
+    message::Model {
+        id,
+        conversation_id: 7,
+        seq,
+        sender_id: 8,
+        recipient_id: 9,
+        sent: seq,
+        text: "🍜".repeat(2_000),
+        request_id: request.to_owned(),
+        sender_feed: seq,
+        recipient_feed: seq,
+        created_at: BIG,
+    }
+}
+
+fn a_conversation(id: i64, low_id: i64, high_id: i64) -> conversation::Model {
+    conversation::Model {
+        id,
+        low_id,
+        high_id,
+        created_at: BIG,
+    }
+}
+
 async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
     migrate(&conn).await;
     assert_keeps(&conn, a_user(BIG, "+8613800000000")).await;
@@ -580,6 +613,23 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
         read_seq: BIG,
     };
     assert_keeps(&conn, known).await;
+    let known = chat_box::Model {
+        user_id: BIG,
+        last_feed: BIG,
+    };
+    assert_keeps(&conn, known).await;
+    assert_keeps(&conn, a_conversation(BIG, BIG, BIG)).await;
+    let side = conversation_member::Model {
+        conversation_id: BIG,
+        user_id: BIG,
+        last_feed: BIG,
+        last_message_id: BIG,
+        received: BIG,
+        read_seq: BIG,
+        read_received: BIG,
+    };
+    assert_keeps(&conn, side).await;
+    assert_keeps(&conn, a_message(BIG, BIG, &"r".repeat(64))).await;
     assert_keeps(&conn, an_image()).await;
     assert_keeps(&conn, a_follow(BIG, BIG)).await;
     let counts = follow_count::Model {
@@ -776,6 +826,12 @@ async fn what_is_one_of_its_kind_is_not_written_twice(conn: DatabaseConnection) 
     assert_refused(add(&conn, a_notification(2, 1, "l")).await);
     assert_refused(add(&conn, a_notification(2, 2, "k")).await);
     add(&conn, a_notification(2, 2, "K")).await.unwrap();
+    add(&conn, a_conversation(1, 1, 2)).await.unwrap();
+    assert_refused(add(&conn, a_conversation(2, 1, 2)).await);
+    add(&conn, a_message(1, 1, "r")).await.unwrap();
+    assert_refused(add(&conn, a_message(2, 1, "s")).await);
+    assert_refused(add(&conn, a_message(2, 2, "r")).await);
+    add(&conn, a_message(2, 2, "R")).await.unwrap();
     add(&conn, an_image()).await.unwrap();
     assert_refused(
         add(

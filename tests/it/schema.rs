@@ -106,6 +106,9 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.cancelOrder", "signed in"),
         ("Mutation.sandboxPay", "signed in"),
         ("Mutation.markNotificationsRead", "signed in"),
+        ("Mutation.sendMessage", "signed in"),
+        ("Mutation.markConversationRead", "signed in"),
+        ("Subscription.messageReceived", "signed in"),
         ("Subscription.notificationReceived", "signed in"),
         ("Subscription.orderStatus", "signed in"),
         ("Subscription.orderUpdates", "signed in"),
@@ -202,6 +205,14 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "cancelOrder",
             r#"cancelOrder(input: { orderId: "x" }) { result { __typename } }"#,
+        ),
+        (
+            "sendMessage",
+            r#"sendMessage(input: { userId: "VXNlcjox", text: "x" }) { message { id } }"#,
+        ),
+        (
+            "markConversationRead",
+            r#"markConversationRead(input: { conversationId: "Q29udmVyc2F0aW9uOjE" }) { conversation { id } }"#,
         ),
         (
             "markNotificationsRead",

@@ -5,6 +5,7 @@ use domain::users::{UserCard, UserId, Users};
 use tokio::sync::OnceCell;
 
 use super::{User, UserRole};
+use crate::chats::{Conversation, conversation_with, conversations_of};
 use crate::context::ContextExt;
 use crate::error::{api_error, unauthenticated};
 use crate::notifications::{Notification, notifications_of, unread_count_of};
@@ -77,6 +78,30 @@ impl Viewer {
         >,
     ) -> Result<List<Order>> {
         orders_of(ctx, self.user_id, status, (first, after)).await
+    }
+
+    /// The viewer's conversations in which something was written, the newest message first.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn conversations(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before, of the same list.")] after: Option<
+            String,
+        >,
+    ) -> Result<List<Conversation>> {
+        conversations_of(ctx, self.user_id, (first, after)).await
+    }
+
+    /// The viewer's conversation with another user; null when nothing was ever written in it.
+    async fn conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The other user.")] user_id: ID,
+    ) -> Option<Result<Conversation>> {
+        conversation_with(ctx, self.user_id, &user_id)
+            .await
+            .transpose()
     }
 
     /// What the viewer was told, newest first; the newest 1,000 are kept.
