@@ -3,6 +3,7 @@
 pub mod chat_box;
 pub mod conversation;
 pub mod conversation_member;
+pub mod claim;
 pub mod dead_letter;
 pub mod follow;
 pub mod follow_count;
@@ -12,6 +13,7 @@ pub mod lease;
 pub mod message;
 pub mod notification;
 pub mod notification_box;
+pub mod offer;
 pub mod order;
 pub mod order_reject;
 pub mod payment;

@@ -59,7 +59,7 @@ pub struct Model {
     pub shop_id: i64,
     /// The buyer.
     pub user_id: i64,
-    /// The how-manieth unit of the buyer in this sale, from 1.
+    /// The how-manieth unit of the buyer of this voucher, from 1; with a larger quantity, its first one.
     pub slot: i32,
     /// 1 while it holds its unit, `None` once closed.
     pub active: Option<i16>,
@@ -89,6 +89,10 @@ pub struct Model {
     pub used_at: Option<i64>,
     /// Grows with each change of the row.
     pub version: i64,
+    /// Units; they are taken, paid and redeemed together.
+    pub quantity: i32,
+    /// Finds a paid order by its redeem code; `None` unless it was paid.
+    pub redeem_tag: Option<i64>,
 }
 
 /// It is joined by hand where needed.

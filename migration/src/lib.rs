@@ -18,6 +18,7 @@ mod m20261201_000010_create_follows;
 mod m20261201_000012_create_images;
 mod m20261201_000015_create_notifications;
 mod m20261201_000016_create_chats;
+mod m20261201_000019_create_offers;
 mod m20261201_000021_add_sale_indexes;
 mod tables;
 
@@ -46,6 +47,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000015_create_notifications::Migration),
             Box::new(m20261201_000016_create_chats::Migration),
             Box::new(m20261201_000021_add_sale_indexes::Migration),
+            Box::new(m20261201_000019_create_offers::Migration),
         ]
     }
 }

@@ -49,6 +49,7 @@ pub struct Mutation(
     notifications::NotificationMutation,
     follows::FollowMutation,
     chats::ChatMutation,
+    orders::RedeemMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,
 );

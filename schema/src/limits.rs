@@ -62,6 +62,9 @@ pub(crate) const MARKS: Rule = Rule {
 /// Following and unfollowing: far more than a person taps.
 pub(crate) const FOLLOW_WRITES: Rule = Rule {
     name: "follow_writes",
+/// Codes shown at a till: far more than a shop redeems.
+pub(crate) const REDEEMS: Rule = Rule {
+    name: "redeems",
     shape: Shape::Window {
         calls: 300,
         window: MINUTE,
@@ -69,6 +72,19 @@ pub(crate) const FOLLOW_WRITES: Rule = Rule {
     dimension: Dimension::User,
     on_trouble: OnTrouble::Open,
     message: "you follow too many people too fast; slow down",
+    message: "too many codes; slow down",
+};
+
+/// Codes that are wrong: a person mistypes some, a guesser many.
+pub(crate) const WRONG_CODES: Rule = Rule {
+    name: "wrong_codes",
+    shape: Shape::Window {
+        calls: 20,
+        window: Duration::from_secs(600),
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Closed,
+    message: "too many wrong codes; wait before the next",
 };
 
 /// Messages to others: faster than anybody types, on several devices.
@@ -110,17 +126,21 @@ pub(crate) const IMAGE_WRITES: Rule = Rule {
 /// Lets a call through that is below its limit.
 pub(crate) struct Limited(pub(crate) &'static Rule);
 
+/// Who calls, as limits count.
+pub(crate) fn caller(ctx: &Context<'_>) -> Caller {
+    let meta = ctx.meta();
+    Caller {
+        user: ctx.viewer().map(|session| session.user_id.0),
+        ip: meta.ip,
+        device: meta.device_id.clone(),
+    }
+}
+
 impl Guard for Limited {
     async fn check(&self, ctx: &Context<'_>) -> Result<()> {
-        let meta = ctx.meta();
-        let caller = Caller {
-            user: ctx.viewer().map(|session| session.user_id.0),
-            ip: meta.ip,
-            device: meta.device_id.clone(),
-        };
         ctx.services()
             .rate_limits
-            .check(self.0, &caller)
+            .check(self.0, &caller(ctx))
             .await
             .map_err(api_error)
     }

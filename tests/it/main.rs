@@ -27,6 +27,7 @@ mod payments;
 mod places;
 mod processes;
 mod reconcile;
+mod redeem;
 mod sales;
 mod schema;
 mod seckill;

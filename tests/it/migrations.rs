@@ -60,6 +60,8 @@ const NAMES: &[&str] = &[
     "ix_orders_voucher",
     "ix_orders_voucher_id",
     "ix_dead_letters_reference",
+    "ix_orders_redeem",
+    "ck_offers_sold",
     "ix_order_rejects_user",
     "ix_order_rejects_voucher",
     "ix_givebacks_due",
@@ -405,6 +407,8 @@ fn a_live_order(id: i64) -> order::Model {
         close_reason: None,
         used_at: Some(BIG),
         version: BIG,
+        quantity: i32::MAX,
+        redeem_tag: Some(-BIG),
     }
 }
 
@@ -416,7 +420,30 @@ fn a_closed_order(id: i64) -> order::Model {
         closed_at: Some(BIG),
         close_reason: Some(CloseReason::Deadline),
         used_at: None,
+        redeem_tag: None,
         ..a_live_order(id)
+    }
+}
+
+fn an_offer(voucher_id: i64, total: Option<i64>, sold: i64) -> entity::offer::Model {
+    entity::offer::Model {
+        voucher_id,
+        shop_id: BIG,
+        total,
+        sold,
+        per_user_limit: Some(i32::MAX),
+        created_at: BIG,
+    }
+}
+
+fn a_claim(request: &str) -> entity::claim::Model {
+    entity::claim::Model {
+        user_id: 9,
+        request_id: request.to_owned(),
+        voucher_id: BIG,
+        quantity: i32::MAX,
+        order_id: BIG,
+        created_at: BIG,
     }
 }
 
@@ -574,6 +601,8 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
     assert_keeps(&conn, a_voucher()).await;
     assert_keeps(&conn, a_sale(BIG, 10, SaleStage::Settled)).await;
     assert_keeps(&conn, a_live_order(BIG)).await;
+    assert_keeps(&conn, an_offer(BIG, Some(10), 10)).await;
+    assert_keeps(&conn, a_claim("r")).await;
     assert_keeps(&conn, a_reject()).await;
     assert_keeps(&conn, a_giveback(BIG, BIG)).await;
     assert_keeps(&conn, a_stock_entry(BIG)).await;
@@ -700,6 +729,11 @@ async fn a_row_may_leave_out_what_is_not_known(conn: DatabaseConnection) {
         ..a_notification(0, 0, "")
     };
     assert_keeps(&conn, notification).await;
+    let offer = entity::offer::Model {
+        per_user_limit: None,
+        ..an_offer(0, None, BIG)
+    };
+    assert_keeps(&conn, offer).await;
     let payment = payment::Model {
         decided_at: None,
         ..a_payment(0, "transaction")
@@ -754,6 +788,24 @@ async fn a_sale_sells_no_more_than_its_total_and_no_less_than_nothing(conn: Data
     assert!(is_check(outcome.unwrap_err()), "a total below what is sold");
     let kept = sale::Entity::find().one(&conn).await.unwrap().unwrap();
     assert_eq!((kept.sold, kept.total), (10, 10));
+}
+
+async fn a_request_claims_once(conn: DatabaseConnection) {
+    migrate(&conn).await;
+    add(&conn, a_claim("r")).await.unwrap();
+    assert_refused(add(&conn, a_claim("r")).await);
+    add(&conn, a_claim("R")).await.unwrap();
+}
+
+async fn an_offer_sells_no_more_than_its_total(conn: DatabaseConnection) {
+    migrate(&conn).await;
+    for (total, sold) in [(Some(10), 11), (Some(10), -1), (None, -1)] {
+        let refusal = add(&conn, an_offer(1, total, sold)).await.unwrap_err();
+        let is_check = refusal.to_string().contains("ck_offers_sold");
+        assert!(is_check, "{sold} of {total:?}: {refusal}");
+    }
+    add(&conn, an_offer(1, Some(10), 10)).await.unwrap();
+    add(&conn, an_offer(2, None, BIG)).await.unwrap();
 }
 
 async fn set(conn: &DatabaseConnection, column: sale::Column, value: i64) -> Result<(), DbErr> {
@@ -958,6 +1010,8 @@ on_each_database!(
     a_row_may_leave_out_what_is_not_known,
     the_ledger_and_the_dead_letters_number_themselves,
     a_sale_sells_no_more_than_its_total_and_no_less_than_nothing,
+    an_offer_sells_no_more_than_its_total,
+    a_request_claims_once,
     a_slot_has_one_live_order_and_any_number_of_closed_ones,
     a_transaction_of_a_provider_counts_once,
     what_is_one_of_its_kind_is_not_written_twice,

@@ -110,6 +110,8 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.markConversationRead", "signed in"),
         ("Subscription.messageReceived", "signed in"),
         ("Subscription.notificationReceived", "signed in"),
+        ("Mutation.redeemOrder", "merchant"),
+        ("Mutation.refundOrder", "signed in"),
         ("Subscription.orderStatus", "signed in"),
         ("Subscription.orderUpdates", "signed in"),
         ("Subscription.voucherStock", "anybody"),
@@ -217,6 +219,14 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "markNotificationsRead",
             r#"markNotificationsRead(input: {}) { unreadNotificationCount }"#,
+        ),
+        (
+            "redeemOrder",
+            r#"redeemOrder(input: { code: "0123456789AB" }) { result { __typename } }"#,
+        ),
+        (
+            "refundOrder",
+            r#"refundOrder(input: { orderId: "x" }) { result { __typename } }"#,
         ),
         (
             "sandboxPay",

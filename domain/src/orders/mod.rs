@@ -7,8 +7,8 @@
 //! | `QUEUED` | `REJECTED` | `apply` or `status`: the order could not be placed; the reason is kept |
 //! | `UNPAID` | `PAID` | `payment` |
 //! | `UNPAID` | `CLOSED` | `close`: the deadline, or the buyer |
-//! | `PAID` | `USED` | the merchant |
-//! | `PAID` | `REFUNDING` → `REFUNDED` | a refund of an unused order |
+//! | `PAID` | `USED` | `redeem`: the merchant, by the buyer's code |
+//! | `PAID` | `REFUNDING` → `REFUNDED` | `payment`: the buyer gives an unused order back |
 //!
 //! One sentence to remember: the database judges, Redis gates, the outbox remembers, the bus only carries.
 
@@ -26,6 +26,7 @@ pub mod payment;
 pub mod queued;
 pub mod reconcile;
 pub mod recovery;
+pub mod redeem;
 mod reservations;
 mod rounds;
 pub mod sale;
@@ -63,10 +64,11 @@ pub use entity::refund::RefundStatus;
 pub use key::OrderKey;
 pub use live::stock::SaleView;
 pub use payment::{
-    Callback, CallbackError, CallbackOutcome, PayOutcome, Provider, SandboxAction, SandboxPage,
-    SandboxReport,
+    Callback, CallbackError, CallbackOutcome, PayOutcome, Provider, RefundOutcome, SandboxAction,
+    SandboxPage, SandboxReport,
 };
 pub use reconcile::{Check, CheckOutcome};
+pub use redeem::RedeemOutcome;
 
 define_id!(
     /// The number of an order, made before anything is stored. The API shows an `OrderKey` instead.
@@ -121,7 +123,9 @@ pub struct Order {
     pub status: Status,
     /// Why it was rejected; `None` unless it was.
     pub rejection: Option<RejectReason>,
-    /// What it costs.
+    /// Units; they are paid and redeemed together.
+    pub quantity: i32,
+    /// What it costs, all units together.
     pub price: Money,
     /// The buyer's own id of the request; empty where it is not known.
     pub request_id: String,
@@ -170,6 +174,7 @@ impl Order {
             slot: Some(row.slot),
             status: row.status.into(),
             rejection: None,
+            quantity: row.quantity,
             price: money(row.price_minor, &row.currency)?,
             request_id: row.request_id.clone(),
             reserved_at_ms: row.reserved_at,
@@ -208,6 +213,7 @@ impl Order {
             slot: None,
             status: Status::Queued,
             rejection: None,
+            quantity: 1,
             price,
             request_id: String::new(),
             reserved_at_ms,

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use deadpool_redis::redis::RedisError;
+use deadpool_redis::redis::{RedisError, cmd};
 use uuid::Uuid;
 
 use crate::infra::address::block_of;
@@ -105,6 +105,13 @@ impl Faulty for Error {
     }
 }
 
+/// A call that was counted; see `RateLimits::undo`.
+#[derive(Debug)]
+pub struct Counted {
+    key: String,
+    member: String,
+}
+
 /// Counts calls. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RateLimits {
@@ -127,13 +134,26 @@ impl RateLimits {
     /// # Errors
     /// `Reached`; `Uncounted` for a rule that is closed in trouble.
     pub async fn check(&self, rule: &Rule, caller: &Caller) -> Result<(), Error> {
+        self.check_undoable(rule, caller).await.map(|_| ())
+    }
+
+    /// Counts a call as `check` does, until it is undone: for a limit on calls that go wrong, which shows only
+    /// afterwards. The rule counts in a window.
+    ///
+    /// # Errors
+    /// As `check`.
+    pub async fn check_undoable(&self, rule: &Rule, caller: &Caller) -> Result<Counted, Error> {
+        let counted = Counted {
+            key: self.key(rule, caller),
+            member: Uuid::new_v4().simple().to_string(),
+        };
         if !self.on {
-            return Ok(());
+            return Ok(counted);
         }
-        match self.count(rule, caller).await {
+        match self.count(rule, &counted).await {
             Ok(0) => {
                 note(rule, "passed");
-                Ok(())
+                Ok(counted)
             }
             Ok(retry_after_ms) => {
                 note(rule, "refused");
@@ -145,7 +165,7 @@ impl RateLimits {
             Err(e) if rule.on_trouble == OnTrouble::Open => {
                 tracing::debug!(error = %e, rule = rule.name, "a limit was not checked");
                 note(rule, "failed_open");
-                Ok(())
+                Ok(counted)
             }
             Err(e) => {
                 note(rule, "failed_closed");
@@ -154,18 +174,34 @@ impl RateLimits {
         }
     }
 
+    /// Lets a call that was counted not count. When Redis is away it counts on; that errs on the safe side.
+    pub async fn undo(&self, counted: Counted) {
+        if !self.on {
+            return;
+        }
+        let mut remove = cmd("ZREM");
+        remove.arg(&counted.key).arg(&counted.member);
+        if let Err(e) = self.redis.query::<i64>(&remove).await {
+            tracing::debug!(error = %e, "a call counts on");
+        }
+    }
+
+    fn key(&self, rule: &Rule, caller: &Caller) -> String {
+        let subject = subject(rule.dimension, caller);
+        self.redis.key(format!("limit:{}:{subject}", rule.name))
+    }
+
     /// Answers 0 when the call counts, else the milliseconds after which one will.
-    async fn count(&self, rule: &Rule, caller: &Caller) -> Result<u64, RedisError> {
-        let keys = [self.redis.key(format!(
-            "limit:{}:{}",
-            rule.name,
-            subject(rule.dimension, caller)
-        ))];
+    async fn count(&self, rule: &Rule, counted: &Counted) -> Result<u64, RedisError> {
+        let keys = [counted.key.clone()];
         let scripts = self.redis.scripts();
         match rule.shape {
             Shape::Window { calls, window } => {
-                let member = Uuid::new_v4().simple().to_string();
-                let args = [window.as_millis().to_string(), calls.to_string(), member];
+                let args = [
+                    window.as_millis().to_string(),
+                    calls.to_string(),
+                    counted.member.clone(),
+                ];
                 self.redis.run(&scripts.limit_window, &keys, &args).await
             }
             Shape::Bucket {

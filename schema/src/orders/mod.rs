@@ -2,6 +2,7 @@
 //! `subscription`.
 
 pub mod mutation;
+pub mod redeem;
 pub mod subscription;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
@@ -18,6 +19,7 @@ use crate::users::User;
 use crate::vouchers::Voucher;
 
 pub use mutation::OrderMutation;
+pub use redeem::RedeemMutation;
 pub use subscription::OrderSubscription;
 
 /// Where an order stands.
@@ -85,10 +87,10 @@ pub struct Refund {
     status: RefundStatus,
 }
 
-/// An order of one unit of a voucher.
+/// An order of a voucher.
 pub struct Order(pub(crate) domain::orders::Order);
 
-/// An order of one unit of a voucher. Only its buyer sees it.
+/// An order of a voucher. Its buyer sees it, and whoever redeems it for its shop.
 #[Object]
 impl Order {
     /// The id of the order; good from the moment it is told, before the order is written.
@@ -124,12 +126,17 @@ impl Order {
         self.0.rejection.map(Into::into)
     }
 
-    /// What it costs.
+    /// Units of the voucher; they are paid and redeemed together.
+    async fn quantity(&self) -> i32 {
+        self.0.quantity
+    }
+
+    /// What it costs, all units together.
     async fn amount(&self) -> Money {
         Money(self.0.price)
     }
 
-    /// The how-manieth unit of the buyer in this sale, from 1; null while it is not known.
+    /// The how-manieth unit of the buyer in this sale, from 1, the first one of several; null while it is not known.
     async fn slot(&self) -> Option<i32> {
         self.0.slot
     }
@@ -172,6 +179,16 @@ impl Order {
     /// When it was redeemed; null unless it was.
     async fn used_at(&self) -> Option<DateTime<Utc>> {
         self.0.used_at_ms.map(time)
+    }
+
+    /// What the buyer shows in the shop, where it is scanned or typed: 12 digits and letters. Null unless the order is
+    /// PAID, and for everybody but its buyer.
+    async fn redeem_code(&self, ctx: &Context<'_>) -> Option<String> {
+        let viewer = ctx.viewer()?;
+        if viewer.user_id != self.0.key.buyer {
+            return None;
+        }
+        ctx.services().orders.redeem_code(&self.0)
     }
 
     /// The latest refund of money that was paid for it, also when it came too late or twice; null when there is none.

@@ -1,6 +1,7 @@
 //! Paying an order: the intent, the provider's callback, and money that has to go back. The provider alone says
 //! that something is paid; the buyer's browser never does.
 
+mod buyer;
 mod callback;
 mod refunds;
 mod sandbox;
@@ -8,6 +9,7 @@ mod sandbox;
 use entity::payment_intent::{self, IntentStatus};
 use rand::Rng;
 
+pub use buyer::RefundOutcome;
 pub use callback::{Callback, CallbackError, CallbackOutcome};
 pub use sandbox::{SandboxAction, SandboxPage, SandboxReport};
 

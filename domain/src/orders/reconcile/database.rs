@@ -50,7 +50,7 @@ const PAYMENTS: &[Question] = &[
     Question {
         wrong: "an order is paid without a payment",
         sql: "SELECT o.id AS id FROM orders o LEFT JOIN payments p ON p.order_id = o.id AND p.outcome = 'PAID' \
-              WHERE o.paid_at IS NOT NULL AND p.id IS NULL",
+              WHERE o.paid_at IS NOT NULL AND o.price_minor > 0 AND p.id IS NULL",
     },
     Question {
         wrong: "money is to go back, but there is no refund of it",
@@ -69,6 +69,17 @@ const PAYMENTS: &[Question] = &[
         sql: "SELECT r.order_id AS id FROM refunds r LEFT JOIN payments p \
               ON p.provider = r.provider AND p.transaction_id = r.transaction_id \
               WHERE p.id IS NULL OR p.outcome = 'ORPHAN'",
+    },
+    Question {
+        wrong: "an order was given back, but its money was not, or not as far as the order says",
+        sql: "SELECT o.id AS id FROM orders o LEFT JOIN refunds r ON r.order_id = o.id AND r.reason = 'BUYER' \
+              WHERE o.status IN ('REFUNDING', 'REFUNDED') AND o.price_minor > 0 \
+              AND (r.id IS NULL OR (o.status = 'REFUNDED' AND r.status <> 'DONE'))",
+    },
+    Question {
+        wrong: "money of an order goes back to its buyer, but the order was not given back",
+        sql: "SELECT o.id AS id FROM orders o JOIN refunds r ON r.order_id = o.id AND r.reason = 'BUYER' \
+              WHERE o.status NOT IN ('REFUNDING', 'REFUNDED')",
     },
 ];
 

@@ -6,6 +6,7 @@ mod sql_apply;
 mod sql_close;
 mod sql_payments;
 mod sql_recovery;
+mod sql_redeem;
 mod sql_sale;
 
 use std::collections::HashMap;
@@ -245,6 +246,16 @@ pub trait OrderStore: Send + Sync {
         &self,
         orders: &[OrderId],
     ) -> Result<HashMap<OrderId, refund::Model>, DbErr>;
+
+    /// Orders that a redeem code may mean, by its tag.
+    async fn tagged(&self, tag: i64) -> Result<Vec<OrderRow>, DbErr>;
+
+    /// Marks a paid order as used; `false` when it is not paid, or not any more.
+    async fn mark_used(&self, order: OrderId) -> Result<bool, DbErr>;
+
+    /// Begins to give the money of a paid order back, and records the refund; `false` when it is not paid, or not any
+    /// more. An order that cost nothing is refunded at once.
+    async fn refund_unused(&self, order: OrderId) -> Result<bool, DbErr>;
 
     /// Keeps the intent to pay an order; an earlier one of the same order stays and is returned.
     async fn keep_intent(

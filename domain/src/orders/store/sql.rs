@@ -392,6 +392,18 @@ impl OrderStore for SqlStore {
             .await
     }
 
+    async fn tagged(&self, tag: i64) -> Result<Vec<OrderRow>, DbErr> {
+        self.rows_of_tag(tag).await
+    }
+
+    async fn mark_used(&self, order: OrderId) -> Result<bool, DbErr> {
+        self.use_paid(order).await
+    }
+
+    async fn refund_unused(&self, order: OrderId) -> Result<bool, DbErr> {
+        self.begin_refund(order).await
+    }
+
     async fn keep_intent(
         &self,
         intent: payment_intent::Model,

@@ -113,6 +113,8 @@ impl SqlStore {
             close_reason: None,
             used_at: None,
             version: 1,
+            quantity: 1,
+            redeem_tag: None,
         }
     }
 }

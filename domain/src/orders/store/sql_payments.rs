@@ -14,17 +14,22 @@ use sea_orm::{
 };
 
 use super::sql::{CHUNK, SqlStore};
+use super::sql_redeem::end_refund;
 use super::{Incoming, Recorded};
 use crate::infra::db::is_unique_violation;
-use crate::orders::OrderId;
+use crate::orders::redeem::{code_of, tag_of};
+use crate::orders::{OrderId, OrderKey};
+use crate::settings::Secret;
+use crate::users::UserId;
+use crate::vouchers::VoucherId;
 
 impl SqlStore {
     pub(super) async fn record_incoming(&self, money: Incoming) -> Result<Recorded, DbErr> {
-        let clock = self.clock.clone();
+        let (clock, secret) = (self.clock.clone(), self.settings.id_secret.clone());
         let recorded = self
             .db
             .write(move |txn| {
-                let (money, now) = (money.clone(), clock.now_ms());
+                let (money, secret, now) = (money.clone(), secret.clone(), clock.now_ms());
                 Box::pin(async move {
                     let known = payment::Entity::find()
                         .filter(payment::Column::Provider.eq(&money.provider))
@@ -38,7 +43,7 @@ impl SqlStore {
                     payment::Entity::insert(row.clone().into_active_model())
                         .exec_without_returning(txn)
                         .await?;
-                    let recorded = fit(txn, &row, now).await?;
+                    let recorded = fit(txn, &row, &secret, now).await?;
                     decide(txn, &row, recorded, now).await?;
                     Ok(recorded)
                 })
@@ -56,10 +61,10 @@ impl SqlStore {
         orphan: payment::Model,
         give_up_before_ms: i64,
     ) -> Result<Recorded, DbErr> {
-        let clock = self.clock.clone();
+        let (clock, secret) = (self.clock.clone(), self.settings.id_secret.clone());
         self.db
             .write(move |txn| {
-                let (orphan, now) = (orphan.clone(), clock.now_ms());
+                let (orphan, secret, now) = (orphan.clone(), secret.clone(), clock.now_ms());
                 Box::pin(async move {
                     // Another worker may judge it at the same moment: who moves it out of ORPHAN decides.
                     let claimed = payment::Entity::update_many()
@@ -71,7 +76,7 @@ impl SqlStore {
                     if claimed.rows_affected == 0 {
                         return Ok(Recorded::Repeated);
                     }
-                    let mut recorded = fit(txn, &orphan, now).await?;
+                    let mut recorded = fit(txn, &orphan, &secret, now).await?;
                     if recorded == Recorded::Orphan && orphan.received_at <= give_up_before_ms {
                         recorded = Recorded::ToRefund(RefundReason::Orphan);
                     }
@@ -98,7 +103,11 @@ impl SqlStore {
                     if done.rows_affected == 0 {
                         return Ok(false);
                     }
-                    bump(txn, refund.order_id).await?;
+                    if refund.reason == RefundReason::Buyer {
+                        end_refund(txn, refund.order_id).await?;
+                    } else {
+                        bump(txn, refund.order_id).await?;
+                    }
                     Ok(true)
                 })
             })
@@ -113,6 +122,7 @@ impl SqlStore {
         for chunk in ids.chunks(CHUNK) {
             let rows = refund::Entity::find()
                 .filter(refund::Column::OrderId.is_in(chunk.iter().copied()))
+                .order_by_asc(refund::Column::CreatedAt)
                 .order_by_asc(refund::Column::Id)
                 .all(self.db.conn())
                 .await?;
@@ -171,6 +181,7 @@ fn received(money: &Incoming, now: i64) -> payment::Model {
 async fn fit(
     txn: &DatabaseTransaction,
     money: &payment::Model,
+    secret: &Secret,
     now: i64,
 ) -> Result<Recorded, DbErr> {
     let Some(row) = order::Entity::find_by_id(money.order_id).one(txn).await? else {
@@ -194,6 +205,10 @@ async fn fit(
     let paid = order::Entity::update_many()
         .col_expr(order::Column::Status, Expr::value(OrderStatus::Paid))
         .col_expr(order::Column::PaidAt, Expr::value(now))
+        .col_expr(
+            order::Column::RedeemTag,
+            Expr::value(redeem_tag(&row, secret)),
+        )
         .col_expr(
             order::Column::Version,
             Expr::col(order::Column::Version).add(1),
@@ -252,7 +267,21 @@ async fn decide(
     Ok(())
 }
 
-fn refund_of(money: &payment::Model, reason: RefundReason, now: i64) -> refund::ActiveModel {
+/// By which a paid order is found when its code is shown in the shop.
+pub(super) fn redeem_tag(row: &order::Model, secret: &Secret) -> i64 {
+    let key = OrderKey {
+        order: OrderId(row.id),
+        voucher: VoucherId(row.voucher_id),
+        buyer: UserId(row.user_id),
+    };
+    tag_of(secret, &code_of(secret, key))
+}
+
+pub(super) fn refund_of(
+    money: &payment::Model,
+    reason: RefundReason,
+    now: i64,
+) -> refund::ActiveModel {
     refund::ActiveModel {
         // One payment has one refund at the most, so its id serves.
         id: Set(money.id),
