@@ -49,6 +49,7 @@ pub struct Mutation(
     notifications::NotificationMutation,
     follows::FollowMutation,
     chats::ChatMutation,
+    orders::ClaimMutation,
     orders::RedeemMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,

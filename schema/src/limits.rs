@@ -11,6 +11,30 @@ use crate::error::api_error;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Codes shown at a till: far more than a shop redeems.
+pub(crate) const REDEEMS: Rule = Rule {
+    name: "redeems",
+    shape: Shape::Window {
+        calls: 300,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many codes; slow down",
+};
+
+/// Codes that are wrong: a person mistypes some, a guesser many.
+pub(crate) const WRONG_CODES: Rule = Rule {
+    name: "wrong_codes",
+    shape: Shape::Window {
+        calls: 20,
+        window: Duration::from_secs(600),
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Closed,
+    message: "too many wrong codes; wait before the next",
+};
+
 /// Lists and searches: far more than a person scrolls.
 pub(crate) const LISTS: Rule = Rule {
     name: "lists",
@@ -62,9 +86,6 @@ pub(crate) const MARKS: Rule = Rule {
 /// Following and unfollowing: far more than a person taps.
 pub(crate) const FOLLOW_WRITES: Rule = Rule {
     name: "follow_writes",
-/// Codes shown at a till: far more than a shop redeems.
-pub(crate) const REDEEMS: Rule = Rule {
-    name: "redeems",
     shape: Shape::Window {
         calls: 300,
         window: MINUTE,
@@ -72,19 +93,6 @@ pub(crate) const REDEEMS: Rule = Rule {
     dimension: Dimension::User,
     on_trouble: OnTrouble::Open,
     message: "you follow too many people too fast; slow down",
-    message: "too many codes; slow down",
-};
-
-/// Codes that are wrong: a person mistypes some, a guesser many.
-pub(crate) const WRONG_CODES: Rule = Rule {
-    name: "wrong_codes",
-    shape: Shape::Window {
-        calls: 20,
-        window: Duration::from_secs(600),
-    },
-    dimension: Dimension::User,
-    on_trouble: OnTrouble::Closed,
-    message: "too many wrong codes; wait before the next",
 };
 
 /// Messages to others: faster than anybody types, on several devices.

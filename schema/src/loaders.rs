@@ -11,7 +11,7 @@ use domain::follows::FollowCounts;
 use domain::shops::{Shop, ShopId, ShopType, ShopTypeId};
 use domain::uploads::{Image, ImageId};
 use domain::users::{UserCard, UserId};
-use domain::vouchers::{SaleCard, Voucher, VoucherId};
+use domain::vouchers::{Offer, SaleCard, Voucher, VoucherId};
 
 /// Loads things by id.
 pub(crate) struct ById {
@@ -33,6 +33,10 @@ pub(crate) fn by_id<'a>(ctx: &Context<'a>) -> &'a DataLoader<ById> {
 /// The sale of a voucher, as a key of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SaleOf(pub(crate) VoucherId);
+
+/// What an ordinary voucher has in stock, as a key of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OfferOf(pub(crate) VoucherId);
 
 impl Loader<ShopId> for ById {
     type Value = Shop;
@@ -84,6 +88,21 @@ impl Loader<VoucherId> for ById {
         let vouchers = self.services.vouchers.shown(keys).await;
         let vouchers = vouchers.map_err(Arc::new)?;
         Ok(vouchers.into_iter().map(|v| (VoucherId(v.id), v)).collect())
+    }
+}
+
+impl Loader<OfferOf> for ById {
+    type Value = Offer;
+    type Error = Arc<domain::vouchers::Error>;
+
+    async fn load(&self, keys: &[OfferOf]) -> Result<HashMap<OfferOf, Offer>, Self::Error> {
+        let ids: Vec<VoucherId> = keys.iter().map(|k| k.0).collect();
+        let offers = self.services.vouchers.offers(&ids).await;
+        let offers = offers.map_err(Arc::new)?;
+        Ok(offers
+            .into_iter()
+            .map(|o| (OfferOf(VoucherId(o.voucher_id)), o))
+            .collect())
     }
 }
 

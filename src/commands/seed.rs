@@ -10,7 +10,7 @@ use domain::shops::import::ImportReport;
 use domain::shops::{GeoPoint, NearbyQuery, ShopId};
 use domain::users::{Phone, Role, Session, UserId};
 use domain::vouchers::{
-    Currency, FlashSaleFilter, Kind, Money, NewSale, NewVoucher, SaleState, VoucherId,
+    Currency, FlashSaleFilter, Kind, Money, NewOffer, NewSale, NewVoucher, SaleState, VoucherId,
 };
 
 use super::Opened;
@@ -167,6 +167,7 @@ async fn draft_sale(
             per_user_limit: 1,
             max_attempts: None,
         }),
+        offer: NewOffer::default(),
     };
     let voucher = services.vouchers.create(session, new).await?;
     Ok(VoucherId(voucher.id))

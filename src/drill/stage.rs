@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow};
 use domain::Services;
 use domain::shops::{GeoPoint, ShopDetails, ShopId, ShopTypeId};
 use domain::users::{Phone, Role, Session};
-use domain::vouchers::{Currency, Kind, Money, NewSale, NewVoucher, VoucherId};
+use domain::vouchers::{Currency, Kind, Money, NewOffer, NewSale, NewVoucher, VoucherId};
 use serde_json::json;
 
 use super::buyer::{Buyer, Counter};
@@ -112,6 +112,7 @@ async fn voucher(services: &Services, merchant: &Session, stock: u32) -> anyhow:
             currency,
         },
         sale: Some(sale),
+        offer: NewOffer::default(),
     };
     Ok(VoucherId(services.vouchers.create(merchant, new).await?.id))
 }

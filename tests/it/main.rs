@@ -8,6 +8,7 @@
 
 mod cache;
 mod chats;
+mod claims;
 mod config;
 mod damage;
 mod drill;

@@ -110,6 +110,7 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.markConversationRead", "signed in"),
         ("Subscription.messageReceived", "signed in"),
         ("Subscription.notificationReceived", "signed in"),
+        ("Mutation.claimVoucher", "signed in"),
         ("Mutation.redeemOrder", "merchant"),
         ("Mutation.refundOrder", "signed in"),
         ("Subscription.orderStatus", "signed in"),
@@ -227,6 +228,10 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "refundOrder",
             r#"refundOrder(input: { orderId: "x" }) { result { __typename } }"#,
+        ),
+        (
+            "claimVoucher",
+            r#"claimVoucher(input: { voucherId: "Vm91Y2hlcjox", clientRequestId: "r" }) { result { __typename } }"#,
         ),
         (
             "sandboxPay",

@@ -2,6 +2,7 @@
 //!
 //! | from | to | who |
 //! |---|---|---|
+//! | – | `UNPAID` | `claim`: an ordinary voucher; one that costs nothing is `PAID` at once |
 //! | – | `QUEUED` | `seckill`: Redis holds the unit, there is no row yet |
 //! | `QUEUED` | `UNPAID` | `apply`: the row is written |
 //! | `QUEUED` | `REJECTED` | `apply` or `status`: the order could not be placed; the reason is kept |
@@ -14,6 +15,7 @@
 
 pub mod adjust;
 pub mod apply;
+pub mod claim;
 pub mod close;
 pub mod gate;
 mod gauges;
@@ -57,6 +59,7 @@ use crate::shops::ShopId;
 use crate::users::UserId;
 use crate::vouchers::{Currency, Money, VoucherId, Vouchers};
 
+pub use claim::{Claim, ClaimAnswer, ClaimRefusal};
 pub use close::CancelOutcome;
 pub use entity::order::CloseReason;
 pub use entity::order_reject::RejectReason;
@@ -319,6 +322,15 @@ pub enum Error {
     /// No such voucher, or one that is not in a flash sale.
     #[error("voucher {0} is not in a flash sale")]
     NoSuchSale(VoucherId),
+    /// No such voucher, or one that is sold in a flash sale.
+    #[error("voucher {0} is no ordinary voucher")]
+    NoSuchOffer(VoucherId),
+    /// Too few or too many units at once.
+    #[error("the quantity must be between 1 and {}", claim::QUANTITY_MAX)]
+    BadQuantity,
+    /// A request id that stands for another request.
+    #[error("this client request id was used for another voucher or quantity")]
+    RequestReused,
     /// The client's request id is malformed.
     #[error("a client request id has 1 to 64 letters, digits, '_', '.', ':' or '-'")]
     BadRequestId,
@@ -370,8 +382,11 @@ pub enum Error {
 impl Faulty for Error {
     fn fault(&self) -> Fault {
         match self {
-            Self::NoSuchOrder | Self::NoSuchSale(_) => Fault::NotFound,
-            Self::BadRequestId => Fault::BadInput {
+            Self::NoSuchOrder | Self::NoSuchSale(_) | Self::NoSuchOffer(_) => Fault::NotFound,
+            Self::BadQuantity => Fault::BadInput {
+                argument: "input.quantity",
+            },
+            Self::BadRequestId | Self::RequestReused => Fault::BadInput {
                 argument: "input.clientRequestId",
             },
             Self::BadTotal { .. } => Fault::BadInput {

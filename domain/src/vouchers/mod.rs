@@ -2,6 +2,7 @@
 
 mod cached;
 mod money;
+mod offer;
 mod sale;
 
 use entity::sale::SaleStage;
@@ -24,6 +25,8 @@ pub(crate) use cached::SaleByVoucher;
 pub use cached::SaleCard;
 pub use entity::voucher::VoucherKind as Kind;
 pub use money::{Currency, Money};
+pub(crate) use offer::offer_entry;
+pub use offer::{OFFER_LIMIT_MAX, Offer};
 pub use sale::{FlashSaleFilter, SaleState, state};
 
 define_id!(
@@ -130,6 +133,17 @@ pub struct NewVoucher {
     pub value: Money,
     /// The flash sale; there if and only if the kind is `Seckill`.
     pub sale: Option<NewSale>,
+    /// What an ordinary one has in stock; without limits, and for a flash sale nothing.
+    pub offer: NewOffer,
+}
+
+/// What an ordinary voucher has in stock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewOffer {
+    /// Units, 1 to 1,000,000; `None` when there is no end of them.
+    pub total: Option<i64>,
+    /// Units one user may hold, 1 to 10,000; `None` for any number.
+    pub per_user_limit: Option<i32>,
 }
 
 /// A flash sale to make.
@@ -218,10 +232,12 @@ impl Vouchers {
         check(&new, now)?;
         let voucher = row(self.infra.ids.next()?, &new, now);
         let sale = new.sale.map(|sale| draft(&voucher, &sale, now));
+        let is_ordinary = new.kind == VoucherKind::Ordinary;
+        let offer = is_ordinary.then(|| offer::new_offer(&voucher, &new.offer, now));
         let (written, vouchers) = (voucher.clone(), self.clone());
         let write = async move {
             let (id, version) = (VoucherId(voucher.id), voucher.version);
-            vouchers.insert(voucher, sale).await?;
+            vouchers.insert(voucher, sale, offer).await?;
             let cache = &vouchers.infra.cache;
             cache.invalidate(SaleByVoucher, &id, version).await;
             Ok::<_, DbErr>((version, ()))
@@ -233,11 +249,17 @@ impl Vouchers {
         Ok(written)
     }
 
-    async fn insert(&self, voucher: Voucher, sale: Option<Sale>) -> Result<(), DbErr> {
+    async fn insert(
+        &self,
+        voucher: Voucher,
+        sale: Option<Sale>,
+        offer: Option<Offer>,
+    ) -> Result<(), DbErr> {
         self.infra
             .db
             .write(move |txn| {
                 let (voucher, sale) = (voucher.clone().into_active_model(), sale.clone());
+                let offer = offer.clone();
                 Box::pin(async move {
                     voucher::Entity::insert(voucher)
                         .exec_without_returning(txn)
@@ -247,6 +269,9 @@ impl Vouchers {
                         entity::sale::Entity::insert(sale)
                             .exec_without_returning(txn)
                             .await?;
+                    }
+                    if let Some(offer) = offer {
+                        offer::write(txn, offer).await?;
                     }
                     Ok(())
                 })
@@ -343,10 +368,14 @@ fn check(new: &NewVoucher, now: i64) -> Result<(), Error> {
         );
     }
     match (new.kind, &new.sale) {
-        (VoucherKind::Ordinary, None) => Ok(()),
+        (VoucherKind::Ordinary, None) => offer::check_offer(&new.offer),
         (VoucherKind::Ordinary, Some(_)) => {
             bad("input.sale", "an ordinary voucher has no flash sale")
         }
+        (VoucherKind::Seckill, _) if new.offer != NewOffer::default() => bad(
+            "input.stock",
+            "a flash-sale voucher has its stock and limit in its sale",
+        ),
         (VoucherKind::Seckill, None) => bad("input.sale", "a flash-sale voucher needs its sale"),
         (VoucherKind::Seckill, Some(sale)) => check_sale(sale, now),
     }

@@ -1,6 +1,7 @@
 //! Orders in the API: what they are, and the viewer's own. Taking and paying them is in `mutation`, watching them in
 //! `subscription`.
 
+pub mod claim;
 pub mod mutation;
 pub mod redeem;
 pub mod subscription;
@@ -18,6 +19,7 @@ use crate::scalars::{Money, time};
 use crate::users::User;
 use crate::vouchers::Voucher;
 
+pub use claim::ClaimMutation;
 pub use mutation::OrderMutation;
 pub use redeem::RedeemMutation;
 pub use subscription::OrderSubscription;

@@ -49,6 +49,12 @@ pub struct SoldOut {
     sold_out: bool,
 }
 
+impl SoldOut {
+    pub(crate) fn told() -> Self {
+        Self { sold_out: true }
+    }
+}
+
 /// The viewer has used up his attempts in this sale.
 #[derive(SimpleObject)]
 pub struct NoAttemptsLeft {
@@ -350,7 +356,7 @@ fn shape(ctx: &Context<'_>, answer: Answer) -> SeckillResult {
         Answer::AlreadyOrdered(order) => SeckillResult::AlreadyOrdered(AlreadyOrdered {
             order: Order(order),
         }),
-        Answer::SoldOut => SeckillResult::SoldOut(SoldOut { sold_out: true }),
+        Answer::SoldOut => SeckillResult::SoldOut(SoldOut::told()),
         Answer::NoAttemptsLeft => SeckillResult::NoAttemptsLeft(NoAttemptsLeft {
             no_attempts_left: true,
         }),

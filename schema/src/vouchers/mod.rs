@@ -16,7 +16,7 @@ use domain::vouchers::{FlashSaleFilter, SaleCard, VoucherId};
 use crate::context::ContextExt;
 use crate::error::{api_error, fault_error, not_found};
 use crate::limits::{LISTS, Limited};
-use crate::loaders::{SaleOf, by_id};
+use crate::loaders::{OfferOf, SaleOf, by_id};
 use crate::orders::Order;
 use crate::pagination::{List, Page};
 use crate::scalars::{Money, global_id, parse_id, parse_min_version, time};
@@ -200,6 +200,23 @@ impl Voucher {
         Some(sale.map(FlashSale::new))
     }
 
+    /// Units of an ordinary voucher that are left; null when there is no end of them, and for a flash sale, which has
+    /// its own.
+    async fn stock(&self, ctx: &Context<'_>) -> Option<Result<i32>> {
+        let left = |offer: domain::vouchers::Offer| {
+            let left = (offer.total? - offer.sold).max(0);
+            Some(i32::try_from(left).unwrap_or(i32::MAX))
+        };
+        self.offer(ctx).await?.map(left).transpose()
+    }
+
+    /// Units of an ordinary voucher that one user may hold; null for any number, and for a flash sale, which has its
+    /// own.
+    async fn per_user_limit(&self, ctx: &Context<'_>) -> Option<Result<i32>> {
+        let limit = |offer: domain::vouchers::Offer| offer.per_user_limit;
+        self.offer(ctx).await?.map(limit).transpose()
+    }
+
     /// The viewer's latest order of it, one that holds a unit before a closed one; null when there is none, and for
     /// nobody who is signed out.
     async fn viewer_order(&self, ctx: &Context<'_>) -> Option<Result<Order>> {
@@ -225,6 +242,15 @@ impl Voucher {
 }
 
 impl Voucher {
+    /// What it has in stock; `None` unless it is an ordinary one.
+    async fn offer(&self, ctx: &Context<'_>) -> Option<Result<domain::vouchers::Offer>> {
+        if self.0.kind != domain::vouchers::Kind::Ordinary {
+            return None;
+        }
+        let found = by_id(ctx).load_one(OfferOf(VoucherId(self.0.id))).await;
+        found.map_err(|e| fault_error(&*e)).transpose()
+    }
+
     fn money(&self, minor: i64) -> Result<Money> {
         let currency = domain::vouchers::Currency::parse(&self.0.currency).map_err(api_error)?;
         Ok(Money(domain::vouchers::Money { minor, currency }))

@@ -3,7 +3,7 @@
 use async_graphql::{ComplexObject, Context, ID, InputObject, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 use domain::shops::ShopId;
-use domain::vouchers::{Currency, NewSale, NewVoucher, VoucherId};
+use domain::vouchers::{Currency, NewOffer, NewSale, NewVoucher, VoucherId};
 
 use super::{FlashSale, Voucher, VoucherKind};
 use crate::context::ContextExt;
@@ -49,6 +49,10 @@ pub struct CreateVoucherInput {
     currency_code: CurrencyCode,
     /// Its flash sale; there if and only if the kind is SECKILL.
     sale: Option<FlashSaleInput>,
+    /// Units of an ORDINARY voucher, 1 to 1,000,000; null when there is no end of them. A flash sale has its own.
+    stock: Option<i32>,
+    /// Units of an ORDINARY voucher that one user may hold, 1 to 10,000; null for any number. A flash sale has its own.
+    per_user_limit: Option<i32>,
 }
 
 /// A voucher that was made.
@@ -183,6 +187,10 @@ impl VoucherMutation {
                 per_user_limit: sale.per_user_limit,
                 max_attempts: sale.max_attempts,
             }),
+            offer: NewOffer {
+                total: input.stock.map(i64::from),
+                per_user_limit: input.per_user_limit,
+            },
         };
         let voucher = ctx
             .services()

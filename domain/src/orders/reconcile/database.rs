@@ -13,6 +13,7 @@ use sea_orm::{
 };
 
 use super::Check;
+use super::offers::check_offers;
 use crate::infra::db::Db;
 use crate::orders::{Error, OrderRow, Orders};
 use crate::vouchers::VoucherId;
@@ -86,7 +87,8 @@ const PAYMENTS: &[Question] = &[
 const WORK: &[Question] = &[
     Question {
         wrong: "an order is closed, but its unit is not recorded to go back",
-        sql: "SELECT o.id AS id FROM orders o LEFT JOIN givebacks g ON g.order_id = o.id \
+        sql: "SELECT o.id AS id FROM orders o JOIN sales s ON s.voucher_id = o.voucher_id \
+              LEFT JOIN givebacks g ON g.order_id = o.id \
               WHERE o.status = 'CLOSED' AND g.order_id IS NULL",
     },
     Question {
@@ -158,7 +160,7 @@ impl Orders {
         }
     }
 
-    /// I1: live orders = sold ≤ total, and the ledger's entries add up to both.
+    /// I1: live units = sold ≤ total, and the ledger's entries add up to both.
     pub(super) async fn check_sold(&self) -> Result<Check, Error> {
         let (mut sales, mut findings, mut after) = (0, Vec::new(), i64::MIN);
         loop {
@@ -170,9 +172,15 @@ impl Orders {
             sales += page.len();
             findings.extend(page.iter().filter_map(SaleSums::problem));
         }
+        let (offers, others) = self
+            .ask_database(|db| async move { check_offers(&db).await })
+            .await?;
+        findings.extend(others);
         Ok(Check::of(
             "I1",
-            format!("live orders = sold = ledger, at most total ({sales} sales)"),
+            format!(
+                "live units = sold = ledger, at most total ({sales} sales, {offers} ordinary vouchers)"
+            ),
             &findings,
         ))
     }

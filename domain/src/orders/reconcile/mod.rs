@@ -2,6 +2,7 @@
 //! it repairs nothing, and it may run beside a sale.
 
 mod database;
+mod offers;
 mod redis;
 
 use super::{Error, Orders};

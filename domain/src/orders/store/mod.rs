@@ -3,6 +3,7 @@
 
 mod sql;
 mod sql_apply;
+mod sql_claim;
 mod sql_close;
 mod sql_payments;
 mod sql_recovery;
@@ -19,6 +20,7 @@ use sea_orm::DbErr;
 pub use sql::SqlStore;
 
 use super::apply::Outcome;
+use super::claim::{Claim, Claimed};
 use super::queued::QueuedOrderV1;
 use super::{CloseReason, OrderId, OrderKey, OrderRow, RejectRow, Status};
 use crate::users::UserId;
@@ -121,6 +123,10 @@ pub enum IntentBy<'a> {
 pub trait OrderStore: Send + Sync {
     /// Writes a batch of queued orders, or says why not; the same batch again changes nothing.
     async fn apply(&self, batch: &[QueuedOrderV1]) -> Result<Vec<Outcome>, DbErr>;
+
+    /// Takes units of an ordinary voucher by an order of this id, or says why not; the same request again changes
+    /// nothing.
+    async fn claim(&self, claim: &Claim, new: OrderId) -> Result<Claimed, DbErr>;
 
     /// Looks orders up by id; those that are nowhere are missing in the answer.
     async fn find(&self, orders: &[OrderId]) -> Result<HashMap<OrderId, Found>, DbErr>;

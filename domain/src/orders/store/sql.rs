@@ -16,6 +16,7 @@ use super::{Barred, Found, Incoming, IntentBy, OrderStore, Recorded, Snapshot};
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
 use crate::orders::apply::Outcome;
+use crate::orders::claim::{Claim, Claimed};
 use crate::orders::queued::QueuedOrderV1;
 use crate::orders::{CloseReason, OrderId, OrderKey, OrderRow, Status};
 use crate::settings::SaleSettings;
@@ -106,6 +107,10 @@ impl SqlStore {
 impl OrderStore for SqlStore {
     async fn apply(&self, batch: &[QueuedOrderV1]) -> Result<Vec<Outcome>, DbErr> {
         self.apply_batch(batch).await
+    }
+
+    async fn claim(&self, claim: &Claim, new: OrderId) -> Result<Claimed, DbErr> {
+        self.claim_units(claim, new).await
     }
 
     async fn find(&self, orders: &[OrderId]) -> Result<HashMap<OrderId, Found>, DbErr> {

@@ -14,6 +14,7 @@ use sea_orm::{
 
 use super::sql::{CHUNK, SqlStore};
 use super::sql_apply::{giveback_of_reject, lock_sales, new_reject};
+use super::sql_claim::{count_left, lock_offers};
 use super::{Barred, Found};
 use crate::orders::queued::QueuedOrderV1;
 use crate::orders::{CloseReason, OrderId, OrderKey, OrderRow, RejectReason};
@@ -34,13 +35,18 @@ impl SqlStore {
                 let (orders, now) = (orders.clone(), clock.now_ms());
                 Box::pin(async move {
                     let mut closed = Vec::new();
-                    let sales =
-                        lock_sales(txn, orders.iter().map(|(_, voucher)| voucher.0).collect())
-                            .await?;
+                    let mut vouchers: BTreeSet<i64> =
+                        orders.iter().map(|(_, voucher)| voucher.0).collect();
+                    let sales = lock_sales(txn, vouchers.clone()).await?;
+                    vouchers.retain(|voucher| !sales.contains_key(voucher));
+                    let offers = lock_offers(txn, vouchers).await?;
                     for chunk in orders.chunks(CHUNK) {
-                        closed.extend(close_unpaid(txn, chunk, reason, now).await?);
+                        let rows = close_unpaid(txn, chunk, reason, now).await?;
+                        give_back(txn, &sales, &rows, now).await?;
+                        closed.extend(rows);
                     }
                     count_closed(txn, &sales, &closed, now).await?;
+                    count_left(txn, &offers, &closed, now).await?;
                     Ok(closed)
                 })
             })
@@ -161,9 +167,6 @@ async fn close_unpaid(
         .filter(order::Column::Id.is_in(rows.iter().map(|r| r.id)))
         .exec(txn)
         .await?;
-    giveback::Entity::insert_many(rows.iter().map(|r| giveback_of(r, now)))
-        .exec_without_returning(txn)
-        .await?;
     for row in &mut rows {
         row.status = OrderStatus::Closed;
         row.active = None;
@@ -172,6 +175,24 @@ async fn close_unpaid(
         row.version += 1;
     }
     Ok(rows)
+}
+
+/// Records the units that Redis holds to go back; those of ordinary vouchers are in the database alone.
+async fn give_back(
+    txn: &DatabaseTransaction,
+    sales: &HashMap<i64, Sale>,
+    closed: &[OrderRow],
+    now: i64,
+) -> Result<(), DbErr> {
+    let of_sales = closed.iter().filter(|r| sales.contains_key(&r.voucher_id));
+    let givebacks: Vec<_> = of_sales.map(|r| giveback_of(r, now)).collect();
+    if givebacks.is_empty() {
+        return Ok(());
+    }
+    giveback::Entity::insert_many(givebacks)
+        .exec_without_returning(txn)
+        .await
+        .map(|_| ())
 }
 
 fn giveback_of(row: &OrderRow, now: i64) -> giveback::ActiveModel {
