@@ -1,9 +1,9 @@
 //! The tables, one file each, and their column enums. Knows no rule: see `domain`.
 
 pub mod chat_box;
+pub mod claim;
 pub mod conversation;
 pub mod conversation_member;
-pub mod claim;
 pub mod dead_letter;
 pub mod follow;
 pub mod follow_count;
