@@ -169,6 +169,11 @@ pub fn made_at_ms(id: i64) -> i64 {
     (id >> (WORKER_BITS + SEQUENCE_BITS)) + EPOCH_MS
 }
 
+/// The smallest id that may be made at a time in epoch milliseconds.
+pub fn first_made_at(ms: i64) -> i64 {
+    (ms - EPOCH_MS).saturating_mul(1 << (WORKER_BITS + SEQUENCE_BITS))
+}
+
 /// Takes over the worker id whose lease ran out longest ago, if it has rested.
 async fn reuse(db: &Db, owner: &str, now: i64) -> Result<Option<i32>, DbErr> {
     let rested = worker_id::Entity::find()

@@ -16,6 +16,8 @@ pub mod redis;
 pub mod text;
 pub mod turns;
 
+use sea_orm::sea_query::IntoIden;
+
 /// The connections and sources that every concept is given. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Infra {
@@ -31,4 +33,11 @@ pub struct Infra {
     pub ids: ids::Ids,
     /// What carries orders to the writer.
     pub bus: bus::Bus,
+}
+
+impl Infra {
+    /// A column of ids made by these ids and this clock.
+    pub fn id_column(&self, table: impl IntoIden, column: impl IntoIden) -> cache::IdColumn {
+        cache::IdColumn::new(self.db.clone(), self.clock.clone(), table, column)
+    }
 }

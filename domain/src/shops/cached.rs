@@ -17,6 +17,10 @@ impl Kind for ShopById {
     type Key = ShopId;
     type Value = Shop;
     const NAME: &'static str = "shop";
+
+    fn number(id: &ShopId) -> Option<i64> {
+        Some(id.0)
+    }
 }
 
 /// All types of shops, under the one key `all`. Types are only added or changed, so the sum of their versions grows

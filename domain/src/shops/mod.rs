@@ -155,6 +155,8 @@ pub struct Shops {
 impl Shops {
     /// Makes the concept.
     pub fn new(infra: Infra) -> Self {
+        let ids = infra.id_column(shop::Entity, shop::Column::Id);
+        infra.cache.know_ids(ShopById, ids);
         Self {
             infra,
             rebuilding: Arc::default(),

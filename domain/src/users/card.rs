@@ -15,6 +15,10 @@ impl Kind for UserById {
     type Key = UserId;
     type Value = UserCard;
     const NAME: &'static str = "user";
+
+    fn number(id: &UserId) -> Option<i64> {
+        Some(id.0)
+    }
 }
 
 /// What a user shows, and their birthday, which only they see.

@@ -194,6 +194,8 @@ impl Users {
         let sender = CodeSender::new(&settings.accounts.code_sender, infra.clock.clone());
         let sessions = Sessions::new(infra.redis.clone());
         describe_metrics();
+        let ids = infra.id_column(user::Entity, user::Column::Id);
+        infra.cache.know_ids(UserById, ids);
         Self {
             inner: Arc::new(Inner {
                 infra,

@@ -16,6 +16,10 @@ impl Kind for VoucherById {
     type Key = VoucherId;
     type Value = Voucher;
     const NAME: &'static str = "voucher";
+
+    fn number(id: &VoucherId) -> Option<i64> {
+        Some(id.0)
+    }
 }
 
 /// The card of a sale by its voucher.
@@ -26,6 +30,10 @@ impl Kind for SaleByVoucher {
     type Key = VoucherId;
     type Value = SaleCard;
     const NAME: &'static str = "sale";
+
+    fn number(id: &VoucherId) -> Option<i64> {
+        Some(id.0)
+    }
 }
 
 /// A flash sale as its page shows it before anybody asks for its stock.

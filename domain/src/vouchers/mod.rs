@@ -171,6 +171,10 @@ pub struct Vouchers {
 impl Vouchers {
     /// Makes the concept.
     pub fn new(infra: Infra, shops: Shops) -> Self {
+        let vouchers = infra.id_column(voucher::Entity, voucher::Column::Id);
+        infra.cache.know_ids(VoucherById, vouchers);
+        let sales = infra.id_column(entity::sale::Entity, entity::sale::Column::VoucherId);
+        infra.cache.know_ids(SaleByVoucher, sales);
         Self { infra, shops }
     }
 

@@ -73,9 +73,15 @@ impl Cache {
         }
     }
 
-    /// Hears what other nodes write, and tells again what did not arrive, until `stop`.
+    /// Hears what other nodes write, tells again what did not arrive, and follows which ids there are, until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
-        tokio::join!(self.hear(&stop), self.tell_again(&stop));
+        let known: Vec<_> = self.inner.known.read().values().cloned().collect();
+        let follow = known.iter().map(|ids| ids.follow(stop.clone()));
+        tokio::join!(
+            self.hear(&stop),
+            self.tell_again(&stop),
+            futures_util::future::join_all(follow)
+        );
     }
 
     async fn tell(&self, place: &Place, version: i64) {

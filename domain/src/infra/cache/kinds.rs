@@ -23,6 +23,11 @@ pub trait Kind: Send + Sync + 'static {
     const POLICY: Policy = Policy::MutexRebuild;
     /// How long a value is good in Redis, before jitter of a tenth.
     const REDIS_LIFE: Duration = Duration::from_secs(5 * 60);
+
+    /// The number that `Ids` made for the row, in kinds whose absent ids a filter may tell (`Cache::know_ids`).
+    fn number(_id: &Self::Key) -> Option<i64> {
+        None
+    }
 }
 
 /// What readers of an old value get. Versions are kept under both.

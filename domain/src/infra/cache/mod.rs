@@ -10,6 +10,7 @@ mod flights;
 mod floors;
 mod invalidate;
 mod kinds;
+mod known;
 mod local;
 mod remote;
 mod tiered;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use sea_orm::DbErr;
 use tokio::sync::Semaphore;
 
@@ -29,10 +30,12 @@ use super::redis::Redis;
 use flights::Flight;
 use floors::Floors;
 use kinds::Facts;
+use known::KnownIds;
 use local::Local;
 use remote::Remote;
 
 pub use kinds::{Kind, Policy};
+pub use known::IdColumn;
 pub use local::{LOCAL_CAPACITY, LOCAL_MOST};
 
 /// How long a copy in the process is told, less a jitter of at most a fifth: what other nodes may be behind when they
@@ -100,6 +103,8 @@ struct Inner {
     bulkhead: Semaphore,
     /// Writes that Redis has not heard of yet.
     unsaid: Mutex<HashMap<String, (Place, i64)>>,
+    /// Which ids there are, by kind.
+    known: RwLock<HashMap<&'static str, Arc<KnownIds>>>,
 }
 
 /// The cache of one node. Cheap to clone.
@@ -135,6 +140,7 @@ impl Cache {
             rebuilding: Mutex::default(),
             bulkhead: Semaphore::new(BULKHEAD),
             unsaid: Mutex::default(),
+            known: RwLock::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -144,6 +150,19 @@ impl Cache {
     /// The Redis that it lies in.
     pub fn redis(&self) -> &Redis {
         &self.inner.redis
+    }
+
+    /// Tells absent ids of a kind from a filter of the ids that are there, while `run` runs.
+    pub fn know_ids<K: Kind>(&self, _kind: K, column: IdColumn) {
+        let known = Arc::new(KnownIds::new(K::NAME, column));
+        self.inner.known.write().insert(K::NAME, known);
+    }
+
+    /// Whether there is surely no row with this id.
+    fn lacks<K: Kind>(&self, id: &K::Key) -> bool {
+        let known = self.inner.known.read().get(K::NAME).cloned();
+        let number = K::number(id);
+        known.is_some_and(|known| number.is_some_and(|number| known.lacks(number)))
     }
 
     /// Copies in this process, those that are too old and not swept yet included; at most `LOCAL_MOST`.
@@ -166,11 +185,27 @@ fn count(facts: &Facts, tier: &'static str, result: &'static str) {
 fn describe_metrics() {
     metrics::describe_counter!(
         "lifemate_cache_requests_total",
-        "Looks at a tier: hit, stale, miss or away for local and redis; load, bulkhead or error for database."
+        "Looks at a tier: absent for filter; hit, stale, miss or away for local and redis; load, bulkhead or error for database."
     );
     metrics::describe_counter!(
         "lifemate_cache_rebuilds_total",
         "Values loaded from the database, by kind."
+    );
+    metrics::describe_counter!(
+        "lifemate_cache_filter_rebuilds_total",
+        "Filters of known ids made anew, by kind."
+    );
+    metrics::describe_gauge!(
+        "lifemate_cache_filter_ids",
+        "Ids in the filter when it was made, by kind."
+    );
+    metrics::describe_gauge!(
+        "lifemate_cache_filter_bytes",
+        "Memory of the filter, by kind."
+    );
+    metrics::describe_gauge!(
+        "lifemate_cache_filter_false_positive_ratio",
+        "Share of ids that never were that the filter took for known ones when it was made, measured, by kind."
     );
     metrics::describe_counter!(
         "lifemate_cache_try_later_total",

@@ -72,11 +72,16 @@ impl Cache {
         F: Future<Output = Result<Option<(i64, K::Value)>, DbErr>> + Send + 'static,
     {
         let (place, facts) = (Place::of::<K>(id), Facts::of::<K>());
-        let least = min_version.max(self.inner.floors.get(&place.key));
+        let floor = self.inner.floors.get(&place.key);
+        let least = min_version.max(floor);
         let found = match self.inner.local.get(&place.key, least).await {
             Some(found) => {
                 count(&facts, "local", "hit");
                 found
+            }
+            None if floor == 0 && self.lacks::<K>(id) => {
+                count(&facts, "filter", "absent");
+                return self.absent(&facts, min_version);
             }
             None => {
                 count(&facts, "local", "miss");
@@ -131,6 +136,14 @@ impl Cache {
         Ok(found.into_iter().flatten().collect())
     }
 
+    /// A row that never was has version 0.
+    fn absent<T>(&self, facts: &Facts, min_version: i64) -> Result<Option<T>, Error> {
+        if min_version == 0 {
+            return Ok(None);
+        }
+        Err(too_new(facts))
+    }
+
     async fn read(&self, work: Work, min_version: i64) -> Result<Found, Error> {
         let floor = || self.inner.floors.get(&work.place.key);
         let mut reach = Reach::Any;
@@ -149,8 +162,7 @@ impl Cache {
             }
             reach = Reach::Database;
         }
-        metrics::counter!("lifemate_cache_try_later_total", "kind" => work.facts.name).increment(1);
-        Err(Error::TryLater)
+        Err(too_new(&work.facts))
     }
 
     pub(super) async fn fetch(&self, work: &Work, reach: Reach) -> Result<Found, Error> {
@@ -318,4 +330,10 @@ impl Cache {
             cache.inner.rebuilding.lock().remove(&work.place.key);
         });
     }
+}
+
+/// Nothing that is at hand will do.
+fn too_new(facts: &Facts) -> Error {
+    metrics::counter!("lifemate_cache_try_later_total", "kind" => facts.name).increment(1);
+    Error::TryLater
 }
