@@ -1,8 +1,11 @@
-//! A wire that can be cut: stands between a node and one of its stores.
+//! A wire that can be cut, or be long: stands between a node and one of its stores.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -10,6 +13,7 @@ use tokio::sync::watch;
 pub(crate) struct Proxy {
     port: u16,
     whole: Arc<watch::Sender<bool>>,
+    delay_ms: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -18,13 +22,23 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (target, whole) = (target.to_owned(), Arc::new(watch::Sender::new(true)));
-        let wire = Arc::clone(&whole);
+        let delay_ms = Arc::new(AtomicU64::new(0));
+        let (wire, length) = (Arc::clone(&whole), Arc::clone(&delay_ms));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, target.clone(), wire.subscribe()));
+                tokio::spawn(forward(
+                    client,
+                    target.clone(),
+                    wire.subscribe(),
+                    Arc::clone(&length),
+                ));
             }
         });
-        Self { port, whole }
+        Self {
+            port,
+            whole,
+            delay_ms,
+        }
     }
 
     /// Where to connect to.
@@ -41,17 +55,46 @@ impl Proxy {
     pub(crate) fn mend(&self) {
         self.whole.send_replace(true);
     }
+
+    /// Every answer of the store comes so much later.
+    pub(crate) fn slow(&self, delay: Duration) {
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap();
+        self.delay_ms.store(delay_ms, Ordering::SeqCst);
+    }
 }
 
-async fn forward(mut client: TcpStream, target: String, mut whole: watch::Receiver<bool>) {
+async fn forward(
+    client: TcpStream,
+    target: String,
+    mut whole: watch::Receiver<bool>,
+    delay_ms: Arc<AtomicU64>,
+) {
     if !*whole.borrow_and_update() {
         return;
     }
-    let Ok(mut server) = TcpStream::connect(target).await else {
+    let Ok(server) = TcpStream::connect(target).await else {
         return;
     };
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
+    let answers = Some(&*delay_ms);
     tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => {}
+        () = pass(from_client, to_server, None) => {}
+        () = pass(from_server, to_client, answers) => {}
         _ = whole.wait_for(|whole| !whole) => {}
+    }
+}
+
+/// One direction of a wire, until either end is gone.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay_ms: Option<&AtomicU64>) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        let delay_ms = delay_ms.map_or(0, |delay| delay.load(Ordering::SeqCst));
+        if delay_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+        }
+        if to.write_all(&buffer[..length]).await.is_err() {
+            return;
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Whole sales through real processes: two API nodes and a worker on shared stores, and the one process of a laptop.
 
+mod cache;
+
 use std::time::Duration;
 
 use crate::support::process::{Output, Process, run};
 use crate::support::stores::{Store, Stores};
 
-const READY: Duration = Duration::from_secs(60);
+pub(crate) const READY: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(15);
 
 /// Two API nodes and a worker.
