@@ -149,7 +149,7 @@ async fn one_process_on_its_own_stores_sells_and_is_verified_running_and_stopped
 
 /// The real export so many times over, each time elsewhere and under other numbers.
 fn repeated_export(times: i64, file: &std::path::Path) {
-    const DATA: &str = include_str!("../../data/osm-hanoi-food.json");
+    const DATA: &str = include_str!("../../../data/osm-hanoi-food.json");
     let export: serde_json::Value = serde_json::from_str(DATA).unwrap();
     let mut elements = Vec::new();
     for time in 0..times {
