@@ -58,6 +58,8 @@ const RENEW_IDS_EVERY: Duration = Duration::from_secs(3_600);
 const RENEW_IDS_AGAIN: Duration = Duration::from_secs(60);
 /// What is still queued for Kafka at the end has this long.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
+/// Writes that the cache's Redis has not heard of yet have this long.
+const SETTLE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why the services could not be connected.
 #[derive(Debug, thiserror::Error)]
@@ -284,6 +286,13 @@ impl Services {
     /// Sends what is queued, gives the worker id back and closes the pools.
     pub async fn close(self) {
         self.infra.bus.flush(FLUSH_LIMIT).await;
+        let unsaid = self.infra.cache.settle(SETTLE_LIMIT).await;
+        if unsaid > 0 {
+            tracing::warn!(
+                writes = unsaid,
+                "redis was not told of some writes: other nodes may show old rows for minutes"
+            );
+        }
         if let Err(e) = self.infra.ids.release(&self.infra.db).await {
             tracing::debug!(error = %e, "the worker id's lease runs out by itself");
         }

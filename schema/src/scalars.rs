@@ -10,6 +10,9 @@ use domain::vouchers::Currency;
 
 use crate::error::bad_input;
 
+/// No row is changed so often; what is above is no version.
+const VERSION_MAX: i64 = 1_000_000_000_000;
+
 /// The opaque id of a thing: its type and number.
 pub fn global_id(type_name: &str, number: i64) -> ID {
     ID(URL_SAFE_NO_PAD.encode(format!("{type_name}:{number}")))
@@ -32,7 +35,7 @@ pub fn parse_id(id: &ID, type_name: &str, argument: &'static str) -> Result<i64>
 /// `BAD_INPUT`.
 pub fn parse_min_version(version: Option<&str>) -> Result<i64> {
     let Some(text) = version else { return Ok(0) };
-    let number = text.parse().ok().filter(|n: &i64| *n >= 0);
+    let number = text.parse().ok().filter(|n| (0..=VERSION_MAX).contains(n));
     number.ok_or_else(|| bad_input("minVersion", "this is no version"))
 }
 

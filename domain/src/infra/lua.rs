@@ -76,6 +76,8 @@ scripts! {
     limit_window,
     /// Takes tokens from a bucket.
     limit_bucket,
+    /// Notes that a row is about to be written.
+    cache_mark,
     /// Keeps what was read of a row, unless something newer is known.
     cache_put,
     /// Drops what is kept of a row, and tells every node.

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::cmd;
-use domain::infra::cache::{BULKHEAD, Cache, Error, Kind, LOCAL_MOST};
+use domain::infra::cache::{
+    BULKHEAD, Cache, Error, Kind, LOCAL_BYTES_MOST, LOCAL_CAPACITY, LOCAL_MOST,
+};
 use domain::infra::locks::{Locks, Owner};
 
 use super::{Brief, Lazy, Node, Row, Table, get};
@@ -206,26 +208,49 @@ async fn with_redis_down_few_at_a_time_ask_the_table_and_its_return_brings_no_st
     assert_eq!(table.loads() - before, 1);
 }
 
+/// Pages of 1 to 4 KB.
+#[derive(Clone, Copy)]
+struct Page;
+
+impl Kind for Page {
+    type Key = u64;
+    type Value = String;
+    const NAME: &'static str = "page";
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_keys_stays_within_the_bound() {
-    // No Redis there: every key comes from the table, as fast as it can.
+async fn a_storm_of_keys_stays_within_the_bounds_of_number_and_bytes() {
+    // No Redis there: every key comes from its loader, as fast as it can.
     let node = Node::deaf("redis://127.0.0.1:1", &format!("t{}", unique()));
-    let table = Table::new(Duration::ZERO);
-    for batch in 0..60_u64 {
-        let tasks: Vec<_> = (0..1_000_u64)
-            .map(|n| {
-                let (cache, table) = (node.cache.clone(), table.clone());
-                let id = batch * 1_000 + n;
-                tokio::spawn(async move { get(&cache, Row, &table, id, 0).await })
-            })
-            .collect();
-        for task in tasks {
+    let (mut most, mut most_bytes) = (0, 0);
+    for batch in 0..400_u64 {
+        let reads = (0..500_u64).map(|n| {
+            let (cache, id) = (node.cache.clone(), batch * 500 + n);
+            let load = move || async move {
+                let length = 1_024 * (1 + id as usize % 4);
+                Ok(Some((1, "x".repeat(length))))
+            };
+            async move { cache.get_or_load(Page, &id, 0, load).await }
+        });
+        for told in futures_util::future::join_all(reads).await {
             // Refused ones are fine here.
-            let _ = task.await.unwrap();
+            assert!(
+                matches!(told, Ok(Some(_)) | Err(Error::TryLater)),
+                "{told:?}"
+            );
         }
-        let there = node.cache.local_len();
-        // Those who look at the same moment may all find room.
-        assert!(there <= LOCAL_MOST + BULKHEAD, "{there}");
+        most = most.max(node.cache.local_len());
+        most_bytes = most_bytes.max(node.cache.local_bytes());
     }
-    assert!(table.loads() > LOCAL_MOST, "{}", table.loads());
+    // Those who look at the same moment may all find room.
+    assert!(most <= LOCAL_MOST + BULKHEAD, "{most} copies");
+    let slack = BULKHEAD * 4_500;
+    assert!(most_bytes <= LOCAL_BYTES_MOST + slack, "{most_bytes} bytes");
+    assert!(most >= LOCAL_CAPACITY / 2, "it was full: {most}");
+    // When their time is over, they go.
+    eventually(SOON, "an empty tier", async || {
+        let _ = get(&node.cache, Row, &Table::new(Duration::ZERO), 1, 0).await;
+        node.cache.local_bytes() < 100_000
+    })
+    .await;
 }

@@ -9,8 +9,10 @@ use domain::infra::cache::{Error, LOCAL_LIFE};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sea_orm::DbErr;
 
 use super::{Node, Row, Table, get};
+use crate::support::private::PrivateRedis;
 use crate::support::stores::{shared, unique};
 use crate::support::wait::eventually;
 
@@ -106,10 +108,13 @@ async fn a_wanted_version_is_told_or_nothing_is() {
     let told = deaf.get(Row, &table, 1, version + 1).await;
     assert!(matches!(told, Err(Error::TryLater)), "{told:?}");
     assert!(began.elapsed() < Duration::from_secs(1));
-    // Changed behind the cache's back: Redis has the old one, the wish goes through to the table.
+    // Changed behind the cache's back: Redis has the old one, the wish goes through to the table, once in 200 ms.
     assert_eq!(table.write(1, true), 3);
     assert_eq!(deaf.get(Row, &table, 1, 0).await.unwrap(), Some(2));
-    assert_eq!(deaf.get(Row, &table, 1, 3).await.unwrap(), Some(3));
+    eventually(SOON, "the next read for a wish", async || {
+        deaf.get(Row, &table, 1, 3).await.ok() == Some(Some(3))
+    })
+    .await;
     // What was deleted is absent under the version of the delete, what never was under 0.
     let deleted = a.write(Row, &table, 1, false).await;
     assert_eq!(deaf.get(Row, &table, 1, deleted).await.unwrap(), None);
@@ -118,6 +123,111 @@ async fn a_wanted_version_is_told_or_nothing_is() {
     assert_eq!(deaf.get(Row, &table, 2, 0).await.unwrap(), None);
     let told = deaf.get(Row, &table, 2, 1).await;
     assert!(matches!(told, Err(Error::TryLater)), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_that_cannot_be_met_is_not_a_read_for_everyone_who_wishes() {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::new(Duration::ZERO);
+    let node = Node::start(&url, &deployment).await;
+    node.write(Row, &table, 1, true).await;
+    assert_eq!(node.get(Row, &table, 1, 0).await.unwrap(), Some(1));
+    let (began, before) = (Instant::now(), table.loads());
+    for _ in 0..1_000 {
+        let told = node.get(Row, &table, 1, 7).await;
+        assert!(matches!(told, Err(Error::TryLater)), "{told:?}");
+    }
+    // One each 200 ms.
+    let allowed = 2 + began.elapsed().as_millis() / 200;
+    let loads = table.loads() - before;
+    assert!(
+        loads as u128 <= allowed,
+        "{loads} loads, {allowed} are fine"
+    );
+    // And it is met as soon as it can be.
+    while table.version(1) < 6 {
+        table.write(1, true);
+    }
+    assert_eq!(node.write(Row, &table, 1, true).await, 7);
+    assert_eq!(node.get(Row, &table, 1, 7).await.unwrap(), Some(7));
+}
+
+/// Writes the row of a table, and is killed before it can say so: everything of its process stops.
+fn die_after_the_commit(url: &str, deployment: &str, table: &Table) {
+    let (url, deployment, table) = (url.to_owned(), deployment.to_owned(), table.clone());
+    let process = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (committed, commit) = tokio::sync::oneshot::channel();
+        runtime.block_on(async move {
+            let node = Node::deaf(&url, &deployment);
+            let write = async move {
+                let version = table.write(1, true);
+                committed.send(version).unwrap();
+                std::future::pending::<Result<(i64, ()), DbErr>>().await
+            };
+            let cache = node.cache.clone();
+            tokio::spawn(async move { cache.write_then_invalidate(Row, 1, write).await });
+            commit.await.unwrap();
+        });
+        runtime.shutdown_background();
+    });
+    process.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_dies_between_its_commit_and_its_word_leaves_nothing_old_behind() {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::new(Duration::ZERO);
+    let (a, b) = (
+        Node::start(&url, &deployment).await,
+        Node::start(&url, &deployment).await,
+    );
+    a.write(Row, &table, 1, true).await;
+    assert_eq!(b.get(Row, &table, 1, 0).await.unwrap(), Some(1));
+    die_after_the_commit(&url, &deployment, &table);
+    let written = Instant::now();
+    assert_eq!(table.version(1), 2);
+    // Who had no copy sees it at once: what Redis had is gone.
+    let fresh = Node::start(&url, &deployment).await;
+    assert_eq!(fresh.get(Row, &table, 1, 0).await.unwrap(), Some(2));
+    assert_eq!(b.get(Row, &table, 1, 0).await.unwrap(), Some(1), "its copy");
+    eventually(SOON, "who had a copy", async || {
+        b.get(Row, &table, 1, 0).await.unwrap() == Some(2)
+    })
+    .await;
+    let late = written.elapsed();
+    assert!(late <= LOCAL_LIFE + Duration::from_millis(500), "{late:?}");
+    // The next write ends what the dead one began: the row is kept again.
+    a.write(Row, &table, 1, true).await;
+    let loads = table.loads();
+    for _ in 0..3 {
+        let node = Node::start(&url, &deployment).await;
+        assert_eq!(node.get(Row, &table, 1, 0).await.unwrap(), Some(3));
+    }
+    assert!(table.loads() - loads <= 3, "{}", table.loads() - loads);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_ends_tells_first_what_redis_has_not_heard() {
+    let (mut redis, deployment) = (PrivateRedis::start().await, format!("t{}", unique()));
+    let table = Table::new(Duration::ZERO);
+    let (a, b) = (
+        Node::start(&redis.url(), &deployment).await,
+        Node::start(&redis.url(), &deployment).await,
+    );
+    a.write(Row, &table, 1, true).await;
+    assert_eq!(b.get(Row, &table, 1, 0).await.unwrap(), Some(1));
+    // As a command does: it writes, and runs nothing beside.
+    let command = Node::deaf(&redis.url(), &deployment);
+    redis.kill9();
+    command.write(Row, &table, 1, true).await;
+    assert_eq!(command.cache.settle(Duration::from_millis(500)).await, 1);
+    redis.start_again().await;
+    assert_eq!(command.cache.settle(SOON).await, 0);
+    eventually(Duration::from_secs(2), "the other node", async || {
+        b.get(Row, &table, 1, 0).await.unwrap() == Some(2)
+    })
+    .await;
 }
 
 /// When each version of a row was written, and whether the row was there.

@@ -1,12 +1,13 @@
 //! Writing: the database first, then what is kept of the row goes, here at once and everywhere by a broadcast. A write
 //! that Redis could not be told of is told again until it is.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::remote::CHANNEL;
-use super::{Cache, Kind, Place};
+use super::{Cache, Kind, Place, Versions};
 use crate::infra::events::PushEvent;
 
 /// How often writes that Redis has not heard of are told again.
@@ -14,15 +15,31 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long telling Redis may take before it goes on behind the writer's back.
 const TELL_LIMIT: Duration = Duration::from_millis(500);
 
+/// How long a write may take, before its mark is given up: six transactions of ten seconds.
+const WRITE_LIFE: Duration = Duration::from_secs(60);
+
+/// What Redis must be told of a write.
+#[derive(Clone, Debug)]
+pub(super) struct Word {
+    place: Place,
+    /// 0 when it is not known.
+    version: i64,
+    /// Marks that it takes back.
+    marks: u32,
+    /// One word is not another, though they say the same.
+    number: u64,
+}
+
 impl Cache {
     /// Writes a row, then drops what is kept of it under the version that the write answers. Both happen in a task of
-    /// their own, so that a caller who goes away leaves nothing half-done.
+    /// their own, so that a caller who goes away leaves nothing half-done. A mark in Redis goes before them, so that a
+    /// process that goes away does not either.
     ///
     /// # Errors
     /// The write's. What is kept is dropped then too: whether the write came through may not be known.
     pub async fn write_then_invalidate<K, F, T, E>(
         &self,
-        kind: K,
+        _kind: K,
         id: K::Key,
         write: F,
     ) -> Result<T, E>
@@ -33,18 +50,15 @@ impl Cache {
         T: Send + 'static,
         E: Send + 'static,
     {
-        let cache = self.clone();
+        let (cache, place) = (self.clone(), Place::of::<K>(&id));
         let task = tokio::spawn(async move {
-            match write.await {
-                Ok((version, answer)) => {
-                    cache.invalidate(kind, &id, version).await;
-                    Ok(answer)
-                }
-                Err(e) => {
-                    cache.invalidate(kind, &id, 0).await;
-                    Err(e)
-                }
-            }
+            let marks = u32::from(cache.inner.remote.mark(&place, WRITE_LIFE).await.is_ok());
+            let (version, answer) = match write.await {
+                Ok((version, answer)) => (version, Ok(answer)),
+                Err(e) => (0, Err(e)),
+            };
+            cache.drop_everywhere(place, version, marks).await;
+            answer
         });
         match task.await {
             Ok(result) => result,
@@ -56,21 +70,52 @@ impl Cache {
         }
     }
 
-    /// Drops what is kept of a row that somebody else has written and committed under this version (0: not known).
+    /// Drops what is kept of a row that somebody else has written and committed under this version (0: not known, or
+    /// the kind has none).
     pub async fn invalidate<K: Kind>(&self, _kind: K, id: &K::Key, version: i64) {
-        let place = Place::of::<K>(id);
-        metrics::counter!("lifemate_cache_invalidations_total", "kind" => K::NAME, "source" => "own").increment(1);
-        self.forget(&place.key, version).await;
-        self.inner
-            .unsaid
-            .lock()
-            .insert(place.key.clone(), (place.clone(), version));
-        if tokio::time::timeout(TELL_LIMIT, self.tell(&place, version))
+        self.drop_everywhere(Place::of::<K>(id), version, 0).await;
+    }
+
+    async fn drop_everywhere(&self, place: Place, version: i64, marks: u32) {
+        metrics::counter!("lifemate_cache_invalidations_total", "kind" => place.kind, "source" => "own").increment(1);
+        let least = match place.versions {
+            Versions::OfRow => version,
+            Versions::OfInvalidations => self.inner.floors.get(&place.key) + 1,
+        };
+        self.forget(&place.key, least).await;
+        let word = self.note(place, version, marks);
+        if tokio::time::timeout(TELL_LIMIT, self.tell(&word))
             .await
             .is_err()
         {
-            tracing::debug!(kind = place.kind, "redis is told of a write later");
+            tracing::debug!(kind = word.place.kind, "redis is told of a write later");
         }
+    }
+
+    /// Keeps a word until it is said, with what is still unsaid of the same row.
+    fn note(&self, place: Place, version: i64, marks: u32) -> Word {
+        let number = self.inner.next_flight.fetch_add(1, Ordering::Relaxed);
+        let mut unsaid = self.inner.unsaid.lock();
+        let before = unsaid.get(&place.key);
+        let word = Word {
+            version: version.max(before.map_or(0, |word| word.version)),
+            marks: marks + before.map_or(0, |word| word.marks),
+            number,
+            place,
+        };
+        unsaid.insert(word.place.key.clone(), word.clone());
+        word
+    }
+
+    /// Says what is unsaid, for a process that ends; answers how much nobody heard.
+    pub async fn settle(&self, limit: Duration) -> usize {
+        let said = async {
+            while self.say_unsaid().await > 0 {
+                tokio::time::sleep(TELL_EVERY).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, said).await;
+        self.inner.unsaid.lock().len()
     }
 
     /// Hears what other nodes write, tells again what did not arrive, and follows which ids there are, until `stop`.
@@ -84,13 +129,13 @@ impl Cache {
         );
     }
 
-    async fn tell(&self, place: &Place, version: i64) {
-        match self.inner.remote.drop(place, version).await {
-            Ok(_) => {
-                let mut unsaid = self.inner.unsaid.lock();
-                // A later write of the same row may wait there by now.
-                if unsaid.get(&place.key).is_some_and(|(_, v)| *v == version) {
-                    unsaid.remove(&place.key);
+    async fn tell(&self, word: &Word) {
+        let (place, remote) = (&word.place, &self.inner.remote);
+        match remote.drop(place, word.version, word.marks).await {
+            Ok(version) => {
+                self.note_said(word);
+                if place.versions == Versions::OfInvalidations {
+                    self.forget(&place.key, version).await;
                 }
             }
             Err(e) => {
@@ -99,17 +144,34 @@ impl Cache {
         }
     }
 
+    /// A later write of the same row may wait there by now.
+    fn note_said(&self, word: &Word) {
+        let mut unsaid = self.inner.unsaid.lock();
+        let key = &word.place.key;
+        if unsaid.get(key).is_some_and(|w| w.number == word.number) {
+            unsaid.remove(key);
+        }
+    }
+
     async fn tell_again(&self, stop: &CancellationToken) {
         let waiting = || tokio::time::sleep(TELL_EVERY);
         while stop.run_until_cancelled(waiting()).await.is_some() {
-            let unsaid: Vec<(Place, i64)> = self.inner.unsaid.lock().values().cloned().collect();
-            if unsaid.is_empty() || !self.inner.remote.is_up().await {
-                continue;
-            }
-            for (place, version) in unsaid {
-                self.tell(&place, version).await;
-            }
+            self.say_unsaid().await;
+            metrics::gauge!("lifemate_cache_local_entries").set(self.local_len() as f64);
+            metrics::gauge!("lifemate_cache_local_bytes").set(self.local_bytes() as f64);
         }
+    }
+
+    /// Answers how much is still unsaid.
+    async fn say_unsaid(&self) -> usize {
+        let words: Vec<Word> = self.inner.unsaid.lock().values().cloned().collect();
+        if words.is_empty() || !self.inner.remote.is_up().await {
+            return words.len();
+        }
+        for word in &words {
+            self.tell(word).await;
+        }
+        self.inner.unsaid.lock().len()
     }
 
     async fn hear(&self, stop: &CancellationToken) {

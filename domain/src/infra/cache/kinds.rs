@@ -21,6 +21,10 @@ pub trait Kind: Send + Sync + 'static {
     const FORMAT: u32 = 1;
     /// What happens when what Redis has is old.
     const POLICY: Policy = Policy::MutexRebuild;
+    /// Where its versions come from.
+    const VERSIONS: Versions = Versions::OfRow;
+    /// How long a copy in the process is told, less a jitter of at most a fifth.
+    const LOCAL_LIFE: Duration = super::LOCAL_LIFE;
     /// How long a value is good in Redis, before jitter of a tenth.
     const REDIS_LIFE: Duration = Duration::from_secs(5 * 60);
 
@@ -43,6 +47,16 @@ pub enum Policy {
     },
 }
 
+/// What orders the values of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// The row's own version, which grows with each change; the loader tells it.
+    OfRow,
+    /// Nothing that is stored: an answer to a question over many rows. Each invalidation makes a new version in Redis,
+    /// and what was asked for before it is older than it. What the loader tells is not looked at.
+    OfInvalidations,
+}
+
 impl Policy {
     pub(super) fn stale_for(self) -> Duration {
         match self {
@@ -57,6 +71,8 @@ impl Policy {
 pub(super) struct Found {
     pub(super) version: i64,
     pub(super) value: Option<Arc<dyn Any + Send + Sync>>,
+    /// Length of its JSON, by which its memory is reckoned.
+    pub(super) bytes: usize,
 }
 
 /// What the tiers must know of a kind, without its types.
@@ -64,6 +80,8 @@ pub(super) struct Found {
 pub(super) struct Facts {
     pub(super) name: &'static str,
     pub(super) stale_for: Duration,
+    pub(super) versions: Versions,
+    pub(super) local_life: Duration,
     pub(super) redis_life: Duration,
     pub(super) encode: fn(&(dyn Any + Send + Sync)) -> Option<String>,
     pub(super) decode: fn(&str) -> Option<Arc<dyn Any + Send + Sync>>,
@@ -74,6 +92,8 @@ impl Facts {
         Self {
             name: K::NAME,
             stale_for: K::POLICY.stale_for(),
+            versions: K::VERSIONS,
+            local_life: K::LOCAL_LIFE,
             redis_life: K::REDIS_LIFE,
             encode: encode::<K>,
             decode: decode::<K>,
@@ -107,6 +127,19 @@ fn decode<K: Kind>(text: &str) -> Option<Arc<dyn Any + Send + Sync>> {
     }
     let envelope: Envelope<K::Value> = serde_json::from_str(text).ok()?;
     Some(Arc::new(envelope.value))
+}
+
+/// Asserts that this text, as Redis may have it from an earlier version of the server, is understood, is written again
+/// as it was, and may hold more than is known. Whoever changes a text makes `FORMAT` grow.
+#[cfg(test)]
+pub(crate) fn assert_golden<K: Kind>(golden: &str) {
+    let value = decode::<K>(golden).expect("a text that is understood");
+    assert_eq!(encode::<K>(&*value).unwrap(), golden);
+    let later = golden.replacen("\"value\":", "\"later\":1,\"value\":", 1);
+    assert!(
+        decode::<K>(&later).is_some(),
+        "a field that is not known yet"
+    );
 }
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 //! `write_then_invalidate`. Not for anything that decides: the sale path, roles and owners are read from the database.
 //!
 //! Promised: on one node nobody sees an older version after a newer one; after a write the node that wrote is new at
-//! once, others at once by a broadcast, and within 5 s when it is lost; `min_version` is never undercut. Rows are
-//! written in the database first; a process that dies between that and the invalidation leaves other nodes with the
-//! old value for its life in Redis.
+//! once, others at once by a broadcast, and within 5 s when it is lost, also when the writer dies between its commit
+//! and its word: it has left a mark in Redis before. `min_version` is never undercut. Only when Redis is away during
+//! a write, and the process dies before Redis is back, an old value lives on for its life there.
+//!
+//! Rows are deleted softly: what is not there any more keeps its version. A row that is removed from its table by hand
+//! is told for the life of its copies, and must be followed by an invalidation.
 
 mod flights;
 mod floors;
@@ -23,20 +26,24 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use sea_orm::DbErr;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::fault::{Fault, Faulty, database_fault};
 use super::locks::Locks;
 use super::redis::Redis;
 use flights::Flight;
 use floors::Floors;
+use invalidate::Word;
 use kinds::Facts;
 use known::KnownIds;
 use local::Local;
 use remote::Remote;
 
-pub use kinds::{Kind, Policy};
+#[cfg(test)]
+pub(crate) use kinds::assert_golden;
+pub use kinds::{Kind, Policy, Versions};
 pub use known::IdColumn;
-pub use local::{LOCAL_CAPACITY, LOCAL_MOST};
+pub use local::{LOCAL_BYTES, LOCAL_BYTES_MOST, LOCAL_CAPACITY, LOCAL_MOST};
 
 /// How long a copy in the process is told, less a jitter of at most a fifth: what other nodes may be behind when they
 /// miss a broadcast.
@@ -77,6 +84,7 @@ impl Faulty for Error {
 struct Place {
     kind: &'static str,
     key: String,
+    versions: Versions,
 }
 
 impl Place {
@@ -84,6 +92,7 @@ impl Place {
         Self {
             kind: K::NAME,
             key: format!("{}:{id}", K::NAME),
+            versions: K::VERSIONS,
         }
     }
 }
@@ -102,7 +111,9 @@ struct Inner {
     rebuilding: Mutex<HashSet<String>>,
     bulkhead: Semaphore,
     /// Writes that Redis has not heard of yet.
-    unsaid: Mutex<HashMap<String, (Place, i64)>>,
+    unsaid: Mutex<HashMap<String, Word>>,
+    /// Rows whose wanted version the database itself did not have, and when that was.
+    unmet: Mutex<HashMap<String, Instant>>,
     /// Which ids there are, by kind.
     known: RwLock<HashMap<&'static str, Arc<KnownIds>>>,
 }
@@ -140,6 +151,7 @@ impl Cache {
             rebuilding: Mutex::default(),
             bulkhead: Semaphore::new(BULKHEAD),
             unsaid: Mutex::default(),
+            unmet: Mutex::default(),
             known: RwLock::default(),
         };
         Ok(Self {
@@ -165,9 +177,19 @@ impl Cache {
         known.is_some_and(|known| number.is_some_and(|number| known.lacks(number)))
     }
 
+    /// Whether Redis did not answer when it was last asked: answers come from copies and from the database then.
+    pub fn is_without_redis(&self) -> bool {
+        self.inner.remote.is_away()
+    }
+
     /// Copies in this process, those that are too old and not swept yet included; at most `LOCAL_MOST`.
     pub fn local_len(&self) -> usize {
         self.inner.local.len()
+    }
+
+    /// Bytes of these, reckoned; at most `LOCAL_BYTES_MOST`.
+    pub fn local_bytes(&self) -> usize {
+        self.inner.local.bytes()
     }
 }
 
@@ -190,6 +212,11 @@ fn describe_metrics() {
     metrics::describe_counter!(
         "lifemate_cache_rebuilds_total",
         "Values loaded from the database, by kind."
+    );
+    metrics::describe_gauge!("lifemate_cache_local_entries", "Copies in this process.");
+    metrics::describe_gauge!(
+        "lifemate_cache_local_bytes",
+        "Bytes of the copies in this process, by the length of their JSON."
     );
     metrics::describe_counter!(
         "lifemate_cache_filter_rebuilds_total",

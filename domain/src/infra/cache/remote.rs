@@ -2,6 +2,7 @@
 //! moment.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{RedisError, cmd, pipe};
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::kinds::{Facts, Found};
-use super::{Place, jittered};
+use super::{Place, Versions, jittered};
 use crate::infra::redis::Redis;
 
 /// Past so many ticks, half a second, the database is the quicker way.
@@ -43,6 +44,7 @@ pub(super) struct Kept {
 pub(super) struct Remote {
     redis: Redis,
     rests_until: Mutex<Option<Instant>>,
+    is_away: AtomicBool,
 }
 
 impl Remote {
@@ -50,6 +52,7 @@ impl Remote {
         Self {
             redis,
             rests_until: Mutex::new(None),
+            is_away: AtomicBool::new(false),
         }
     }
 
@@ -70,7 +73,11 @@ impl Remote {
         let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
         Ok(Kept {
             version,
-            found: value.map(|value| Found { version, value }),
+            found: value.map(|value| Found {
+                version,
+                value,
+                bytes: body.map_or(0, |body| body.len()),
+            }),
             is_old: is_value && !facts.stale_for.is_zero() && left <= facts.stale_for,
         })
     }
@@ -99,16 +106,39 @@ impl Remote {
             .await
     }
 
+    /// Notes that the row is about to be written: nothing of it is kept until `drop` takes that back, or for `life`.
+    pub(super) async fn mark(&self, place: &Place, life: Duration) -> Result<i64, Away> {
+        let mark = &self.redis.scripts().cache_mark;
+        let args = [life.as_millis().to_string()];
+        self.limited(self.redis.run(mark, &[self.key(place)], &args))
+            .await
+    }
+
+    /// Whether the last question got no answer.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::Relaxed)
+    }
+
     /// Drops what is kept and tells every node. Asked also while Redis is left alone: a write may not be forgotten.
     ///
     /// # Errors
     /// Redis' own: then nobody knows of the write yet.
-    pub(super) async fn drop(&self, place: &Place, version: i64) -> Result<i64, RedisError> {
+    pub(super) async fn drop(
+        &self,
+        place: &Place,
+        version: i64,
+        marks: u32,
+    ) -> Result<i64, RedisError> {
+        let version = match place.versions {
+            Versions::OfRow => version.to_string(),
+            Versions::OfInvalidations => "next".to_owned(),
+        };
         let args = [
-            version.to_string(),
+            version,
             TOMBSTONE_LIFE.as_millis().to_string(),
             self.redis.key(format!("events:{CHANNEL}")),
-            format!("{}:{version}", place.key),
+            place.key.clone(),
+            marks.to_string(),
         ];
         let script = &self.redis.scripts().cache_drop;
         self.redis.run(script, &[self.key(place)], &args).await
@@ -121,6 +151,7 @@ impl Remote {
 
     /// Leaves Redis alone for a moment.
     pub(super) fn rest(&self) {
+        self.is_away.store(true, Ordering::Relaxed);
         *self.rests_until.lock() = Some(Instant::now() + REST);
     }
 
@@ -134,7 +165,10 @@ impl Remote {
         let mut call = pin!(call);
         for _ in 0..TICKS {
             match tokio::time::timeout(TICK, &mut call).await {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok(answer)) => {
+                    self.is_away.store(false, Ordering::Relaxed);
+                    return Ok(answer);
+                }
                 Ok(Err(e)) => {
                     tracing::debug!(error = %e, "the cache's redis failed; the database is asked");
                     break;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use sea_orm::DbErr;
+use tokio::time::Instant;
 
 use super::kinds::{Facts, Found};
 use super::local::Asked;
 use super::remote::{Away, Kept};
-use super::{Cache, Error, Kind, LOCAL_LIFE, Place, count};
+use super::{Cache, Error, Kind, Place, RETRY_AFTER, Versions, count};
 use crate::infra::locks::Owner;
 
 /// How long one who must load waits for another node that is loading.
@@ -27,6 +28,8 @@ const STALE_LIFE: Duration = Duration::from_millis(500);
 /// How often a reader that was overtaken by writes reads again.
 const TRIES: usize = 3;
 
+/// Rows whose unmet wishes are remembered, about 1 MB.
+const UNMET_CAPACITY: usize = 10_000;
 /// Of many rows, so many are read at the same time.
 const AT_ONCE: usize = 16;
 
@@ -156,13 +159,33 @@ impl Cache {
             if found.version >= floor.max(min_version) {
                 return Ok(found);
             }
-            // The database itself has been read, and nobody knows of anything newer: the wish is not met now.
-            if reach == Reach::Database && found.version >= floor {
+            // The database itself has been read, and nobody knows of anything newer: the wish is not met now, nor will
+            // it be read again for every one who wishes the same.
+            let is_newest = found.version >= floor;
+            if is_newest && reach == Reach::Database {
+                self.note_unmet(&work.place.key);
+            }
+            if is_newest && self.is_unmet(&work.place.key) {
                 break;
             }
             reach = Reach::Database;
         }
         Err(too_new(&work.facts))
+    }
+
+    fn is_unmet(&self, key: &str) -> bool {
+        let unmet = self.inner.unmet.lock();
+        unmet.get(key).is_some_and(|at| at.elapsed() < RETRY_AFTER)
+    }
+
+    fn note_unmet(&self, key: &str) {
+        let mut unmet = self.inner.unmet.lock();
+        if unmet.len() >= UNMET_CAPACITY {
+            unmet.retain(|_, at| at.elapsed() < RETRY_AFTER);
+        }
+        if unmet.len() < UNMET_CAPACITY {
+            unmet.insert(key.to_owned(), Instant::now());
+        }
     }
 
     pub(super) async fn fetch(&self, work: &Work, reach: Reach) -> Result<Found, Error> {
@@ -180,7 +203,7 @@ impl Cache {
                 STALE_LIFE
             } else {
                 count(&work.facts, "redis", "hit");
-                LOCAL_LIFE
+                work.facts.local_life
             };
             self.keep_local(work, &found, asked, life).await;
             return Ok(found);
@@ -261,7 +284,8 @@ impl Cache {
         match self.usable(work, &kept).filter(wanted) {
             Some(found) => {
                 count(&work.facts, "redis", "hit");
-                self.keep_local(work, &found, asked, LOCAL_LIFE).await;
+                self.keep_local(work, &found, asked, work.facts.local_life)
+                    .await;
                 Ok(Ok(found))
             }
             None => Ok(Err(kept.version)),
@@ -292,15 +316,21 @@ impl Cache {
         metrics::counter!("lifemate_cache_rebuilds_total", "kind" => work.facts.name).increment(1);
         let found = match row {
             Some((version, value)) => Found {
-                version,
+                version: match work.facts.versions {
+                    Versions::OfRow => version,
+                    Versions::OfInvalidations => known,
+                },
+                bytes: (work.facts.encode)(&*value).map_or(0, |body| body.len()),
                 value: Some(value),
             },
             None => Found {
                 version: known,
                 value: None,
+                bytes: 0,
             },
         };
-        self.keep_local(work, &found, asked, LOCAL_LIFE).await;
+        self.keep_local(work, &found, asked, work.facts.local_life)
+            .await;
         Ok(found)
     }
 
