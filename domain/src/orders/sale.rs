@@ -143,6 +143,7 @@ impl Orders {
         let version = row.ok().flatten().map_or(0, |sale| sale.version);
         let cache = &self.inner.infra.cache;
         cache.invalidate(SaleByVoucher, &voucher, version).await;
+        self.inner.vouchers.drop_first_pages().await;
     }
 
     /// Drops what this node remembers of a sale.
@@ -197,6 +198,7 @@ impl Orders {
         let changed = cache
             .write_then_invalidate(SaleByVoucher, voucher, write)
             .await?;
+        self.inner.vouchers.drop_first_pages().await;
         if changed.rows_affected == 0 {
             return Err(self.wrong_state(&before));
         }

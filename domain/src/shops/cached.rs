@@ -107,3 +107,19 @@ impl Shops {
         Ok(row.map(|row| (row.version, row)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infra::cache::assert_golden;
+
+    #[test]
+    fn what_is_kept_of_shops_and_types_is_read_by_the_next_version() {
+        assert_golden::<ShopById>(
+            r#"{"format":1,"value":{"id":7,"type_id":1,"owner_id":null,"name":"Phở","images":"[]","area":null,"address":"1 Lake","latitude":21.0287,"longitude":105.8524,"average_price_minor":1500,"currency":"VND","sold_count":2,"comment_count":3,"score_tenths":45,"open_hours":null,"source":"osm:node/1","status":"OPEN","created_at":1,"updated_at":2,"version":4}}"#,
+        );
+        assert_golden::<AllTypes>(
+            r#"{"format":1,"value":[{"id":1,"code":"noodles","name":"Noodles","sort":1,"created_at":0,"version":1}]}"#,
+        );
+    }
+}

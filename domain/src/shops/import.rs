@@ -214,6 +214,8 @@ impl Shops {
             cache.invalidate(ShopById, &ShopId(shop.id), 1).await;
         });
         told.await;
+        let types = new.iter().map(|shop| shop.type_id);
+        self.drop_first_pages(types).await;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use sea_orm::sea_query::extension::sqlite::SqliteExpr;
 use sea_orm::sea_query::{Expr, ExprTrait, Func};
 use sea_orm::{
     ColumnTrait, Condition, DbBackend, EntityTrait, Order, QueryFilter, QueryOrder, QuerySelect,
+    Select,
 };
 use serde::{Deserialize, Serialize};
 
@@ -99,10 +100,11 @@ impl ShopSort {
 }
 
 impl Shops {
-    /// Open shops in an order, after a place in it; at most `limit`.
+    /// Open shops in an order, after a place in it; at most `limit`. A first page of at most 20 comes from the cache and
+    /// may be 15 s behind other nodes' changes.
     ///
     /// # Errors
-    /// When the database fails.
+    /// When the database fails; `Cache` when somebody else loads and takes long.
     pub async fn list(
         &self,
         filter: &ShopFilter,
@@ -110,6 +112,22 @@ impl Shops {
         after: Option<ShopKey>,
         limit: u64,
     ) -> Result<Vec<Shop>, Error> {
+        if after.is_none()
+            && let Some(shops) = self.first_page(filter, sort, limit).await?
+        {
+            return Ok(shops);
+        }
+        let shops = self.ordered(filter, sort, after, limit);
+        Ok(shops.all(self.infra.db.conn()).await?)
+    }
+
+    pub(super) fn ordered(
+        &self,
+        filter: &ShopFilter,
+        sort: ShopSort,
+        after: Option<ShopKey>,
+        limit: u64,
+    ) -> Select<shop::Entity> {
         let mut shops = shop::Entity::find().filter(Column::Status.eq(ShopStatus::Open));
         if let Some(shop_type) = filter.type_id {
             shops = shops.filter(Column::TypeId.eq(shop_type.0));
@@ -120,11 +138,10 @@ impl Shops {
         if let Some(key) = after {
             shops = shops.filter(sort.after(key));
         }
-        let shops = shops
+        shops
             .order_by(sort.value(), sort.order())
             .order_by(Column::Id, sort.order())
-            .limit(limit);
-        Ok(shops.all(self.infra.db.conn()).await?)
+            .limit(limit)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Shops: what they are, where they are, lists of them. Their vouchers are in `vouchers`.
 
 mod cached;
+mod first_page;
 pub mod geo;
 pub mod import;
 mod list;
@@ -216,6 +217,7 @@ impl Shops {
         cache
             .write_then_invalidate(ShopById, ShopId(shop.id), write)
             .await?;
+        self.drop_first_pages([shop.type_id]).await;
         self.index(std::slice::from_ref(&shop)).await?;
         Ok(shop)
     }
@@ -311,10 +313,14 @@ impl Shops {
         let shops = self.clone();
         let write = async move {
             let changed = shops.change_row(id, change).await?;
-            Ok((changed.1.version, changed))
+            Ok::<_, Error>((changed.1.version, changed))
         };
         let cache = &self.infra.cache;
-        cache.write_then_invalidate(ShopById, id, write).await
+        let (before, after) = cache.write_then_invalidate(ShopById, id, write).await?;
+        if Self::moves_in_lists(&before, &after) {
+            self.drop_first_pages([before.type_id, after.type_id]).await;
+        }
+        Ok((before, after))
     }
 
     async fn change_row(

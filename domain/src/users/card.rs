@@ -76,3 +76,16 @@ impl Users {
         Ok(row.map(|row| (row.version, UserCard::from(&row))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infra::cache::assert_golden;
+
+    #[test]
+    fn what_is_kept_of_a_user_is_read_by_the_next_version_and_holds_no_phone() {
+        assert_golden::<UserById>(
+            r#"{"format":1,"value":{"id":7,"nickname":"Lan","avatar_url":null,"city":"Hà Nội","intro":null,"gender":"FEMALE","birthday":"2000-02-29"}}"#,
+        );
+    }
+}

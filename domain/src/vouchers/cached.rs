@@ -128,3 +128,19 @@ impl Vouchers {
         Ok(row.map(|row| (row.version, SaleCard::from(&row))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infra::cache::assert_golden;
+
+    #[test]
+    fn what_is_kept_of_vouchers_and_sales_is_read_by_the_next_version() {
+        assert_golden::<VoucherById>(
+            r#"{"format":1,"value":{"id":7,"shop_id":1,"kind":"SECKILL","title":"Lunch","sub_title":null,"rules":"One each","price_minor":990,"value_minor":2000,"currency":"CNY","status":"ACTIVE","created_at":1,"updated_at":2,"version":3}}"#,
+        );
+        assert_golden::<SaleByVoucher>(
+            r#"{"format":1,"value":{"voucher_id":7,"begin_ms":10,"end_ms":20,"total":5,"per_user_limit":1,"max_attempts":3,"version":2}}"#,
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! Vouchers as their merchants describe them, and the window of a flash sale. Selling them is in `orders`.
 
 mod cached;
+mod first_page;
 mod money;
 mod offer;
 mod sale;
@@ -24,6 +25,7 @@ use cached::VoucherById;
 pub(crate) use cached::SaleByVoucher;
 pub use cached::SaleCard;
 pub use entity::voucher::VoucherKind as Kind;
+pub use first_page::ListedSale;
 pub use money::{Currency, Money};
 pub(crate) use offer::offer_entry;
 pub use offer::{OFFER_LIMIT_MAX, Offer};

@@ -1,7 +1,7 @@
 //! The window of a flash sale, and the lists of sales. What happens inside the window is in `orders`.
 
 use entity::sale::{self, SaleStage};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{Error, Sale, VoucherId, Vouchers};
 use crate::shops::ShopId;
@@ -55,6 +55,15 @@ impl Vouchers {
         after: Option<(i64, VoucherId)>,
         limit: u64,
     ) -> Result<Vec<Sale>, Error> {
+        Ok(self.read_sales(filter, after, limit).await?)
+    }
+
+    pub(super) async fn read_sales(
+        &self,
+        filter: FlashSaleFilter,
+        after: Option<(i64, VoucherId)>,
+        limit: u64,
+    ) -> Result<Vec<Sale>, DbErr> {
         let now = self.infra.clock.now_ms();
         let mut condition = in_state(filter.state, now);
         if let Some(shop) = filter.shop_id {
@@ -75,7 +84,7 @@ impl Vouchers {
             .order_by_asc(sale::Column::BeginMs)
             .order_by_asc(sale::Column::VoucherId)
             .limit(limit);
-        Ok(sales.all(self.infra.db.conn()).await?)
+        sales.all(self.infra.db.conn()).await
     }
 }
 
