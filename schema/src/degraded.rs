@@ -14,15 +14,25 @@ use crate::context::ContextExt;
 
 /// The fields of one operation that were answered with less.
 #[derive(Clone, Default)]
-struct Fields(Arc<Mutex<BTreeSet<&'static str>>>);
+struct Fields(Arc<Mutex<BTreeSet<String>>>);
 
 /// Whether a feature is off; then the field is told as degraded.
 pub(crate) fn is_off(ctx: &Context<'_>, switch: Switch, field: &'static str) -> bool {
     let off = !ctx.services().switches.is_on(switch);
     if off && let Some(fields) = ctx.data_opt::<Fields>() {
-        fields.0.lock().insert(field);
+        fields.0.lock().insert(field.to_owned());
     }
     off
+}
+
+/// Notes that the field was answered while the cache's Redis was away: from a copy or the database, whose copies may
+/// be behind other servers' writes.
+pub(crate) fn note_missing_redis(ctx: &Context<'_>) {
+    if ctx.services().infra().cache.is_without_redis()
+        && let Some(fields) = ctx.data_opt::<Fields>()
+    {
+        fields.0.lock().insert(ctx.field().name().to_owned());
+    }
 }
 
 /// Tells degraded fields in the answer.
@@ -62,7 +72,7 @@ impl Extension for Operation {
             .0
             .lock()
             .iter()
-            .map(|f| Value::from(*f))
+            .map(|f| Value::from(f.as_str()))
             .collect();
         if fields.is_empty() {
             return response;

@@ -13,6 +13,8 @@ use domain::uploads::{Image, ImageId};
 use domain::users::{UserCard, UserId};
 use domain::vouchers::{Offer, SaleCard, Voucher, VoucherId};
 
+use crate::degraded::note_missing_redis;
+
 /// Loads things by id.
 pub(crate) struct ById {
     services: Services,
@@ -25,8 +27,9 @@ impl ById {
     }
 }
 
-/// The loader of the schema.
+/// The loader of the schema, for a field that is answered from the cache.
 pub(crate) fn by_id<'a>(ctx: &Context<'a>) -> &'a DataLoader<ById> {
+    note_missing_redis(ctx);
     ctx.data_unchecked::<DataLoader<ById>>()
 }
 

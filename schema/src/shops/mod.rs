@@ -18,7 +18,7 @@ use domain::switches::Switch;
 use domain::vouchers::VoucherId;
 
 use crate::context::ContextExt;
-use crate::degraded::is_off;
+use crate::degraded::{is_off, note_missing_redis};
 use crate::error::{api_error, fault_error, not_found};
 use crate::limits::{LISTS, Limited};
 use crate::loaders::by_id;
@@ -251,6 +251,7 @@ impl ShopQuery {
     /// All types of shops, in the order to show them.
     async fn shop_types(&self, ctx: &Context<'_>) -> Result<Vec<ShopType>> {
         let types = ctx.services().shops.types().await.map_err(api_error)?;
+        note_missing_redis(ctx);
         Ok(types.into_iter().map(ShopType).collect())
     }
 
@@ -270,10 +271,12 @@ impl ShopQuery {
             let shops = &ctx.services().shops;
             shops.get(id, min_version).await.map_err(api_error)
         };
-        Some(read.await.transpose()?.map(Shop))
+        let found = read.await.transpose();
+        note_missing_redis(ctx);
+        Some(found?.map(Shop))
     }
 
-    /// Shops that are in business.
+    /// Shops that are in business. Another server's change may come up to 15 s late into a first page.
     #[graphql(
         complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1",
         guard = "Limited(&LISTS)"
@@ -316,6 +319,7 @@ impl ShopQuery {
             .list(&filter, sort, page.after, page.load() as u64)
             .await
             .map_err(api_error)?;
+        note_missing_redis(ctx);
         Ok(
             page.list(ctx, found.into_iter().map(Shop).collect(), |s: &Shop| {
                 sort.key(&s.0)

@@ -10,6 +10,7 @@ use chrono::NaiveDate;
 use domain::users::{UserCard, UserId};
 
 use crate::context::ContextExt;
+use crate::degraded::note_missing_redis;
 use crate::error::api_error;
 use crate::follows;
 use crate::pagination::List;
@@ -214,7 +215,9 @@ impl UserQuery {
             .await
             .map_err(api_error)
             .map(|mut cards| cards.pop())
-            .transpose()?;
+            .transpose();
+        note_missing_redis(ctx);
+        let found = found?;
         Some(found.map(User::new))
     }
 }

@@ -14,6 +14,7 @@ use domain::shops::ShopId;
 use domain::vouchers::{FlashSaleFilter, SaleCard, VoucherId};
 
 use crate::context::ContextExt;
+use crate::degraded::note_missing_redis;
 use crate::error::{api_error, fault_error, not_found};
 use crate::limits::{LISTS, Limited};
 use crate::loaders::{OfferOf, SaleOf, by_id};
@@ -279,10 +280,13 @@ impl VoucherQuery {
             let vouchers = &ctx.services().vouchers;
             vouchers.get(id, min_version).await.map_err(api_error)
         };
-        Some(read.await.transpose()?.map(Voucher))
+        let found = read.await.transpose();
+        note_missing_redis(ctx);
+        Some(found?.map(Voucher))
     }
 
-    /// Vouchers in flash sales, by when their sale begins, the earliest first. Drafts only when asked for: by an administrator,
+    /// Vouchers in flash sales, by when their sale begins, the earliest first; a sale that opens or ends by the clock may be
+    /// up to two seconds late in a first page. Drafts only when asked for: by an administrator,
     /// or by a merchant for a shop of their own.
     #[graphql(
         complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1",
@@ -318,17 +322,17 @@ impl VoucherQuery {
             Page::new(ctx, format!("flash-sales:{filter:?}"), first, after)?;
         let vouchers = &ctx.services().vouchers;
         let sales = vouchers
-            .flash_sales(filter, page.after, page.load() as u64)
+            .listed_sales(filter, page.after, page.load() as u64)
             .await
             .map_err(api_error)?;
-        let ids: Vec<VoucherId> = sales.iter().map(|s| VoucherId(s.voucher_id)).collect();
+        let ids: Vec<VoucherId> = sales.iter().map(|s| s.voucher_id).collect();
         let mut found = by_id(ctx)
             .load_many(ids)
             .await
             .map_err(|e| fault_error(&*e))?;
         let items = sales
             .into_iter()
-            .filter_map(|s| Some((found.remove(&VoucherId(s.voucher_id))?, s.begin_ms)))
+            .filter_map(|s| Some((found.remove(&s.voucher_id)?, s.begin_ms)))
             .collect();
         Ok(page.list_with(
             ctx,

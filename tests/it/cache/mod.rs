@@ -2,6 +2,7 @@
 //! API in `answers`; here two nodes' caches over one Redis and a table in memory.
 
 mod answers;
+mod pages;
 mod storms;
 mod versions;
 
