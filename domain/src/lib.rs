@@ -14,6 +14,8 @@ pub mod vouchers;
 pub mod orders;
 
 pub mod follows;
+pub mod reviews;
+
 pub mod notifications;
 
 pub mod chats;
@@ -43,6 +45,7 @@ use infra::redis::{Redis, UnfitRedis};
 use notifications::Notifications;
 use orders::Orders;
 use rate_limits::RateLimits;
+use reviews::Reviews;
 use settings::Settings;
 use shops::Shops;
 use switches::Switches;
@@ -127,6 +130,8 @@ pub struct Services {
     pub orders: Orders,
     /// People who follow each other, writing to each other.
     pub chats: Chats,
+    /// What guests say of shops.
+    pub reviews: Reviews,
     /// What users are told.
     pub notifications: Notifications,
     /// Who follows whom.
@@ -191,6 +196,12 @@ impl Services {
         let notifications = Notifications::new(infra.clone());
         let chats = Chats::new(infra.clone(), users.clone(), follows.clone());
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
+        let reviews = Reviews::new(
+            infra.clone(),
+            shops.clone(),
+            orders.clone(),
+            uploads.clone(),
+        );
         Ok(Self {
             users,
             uploads,
@@ -198,6 +209,7 @@ impl Services {
             vouchers,
             orders,
             chats,
+            reviews,
             notifications,
             follows,
             rate_limits,

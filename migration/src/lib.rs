@@ -19,6 +19,7 @@ mod m20261201_000012_create_images;
 mod m20261201_000015_create_notifications;
 mod m20261201_000016_create_chats;
 mod m20261201_000019_create_offers;
+mod m20261201_000020_create_reviews;
 mod m20261201_000021_add_sale_indexes;
 mod tables;
 
@@ -48,6 +49,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000016_create_chats::Migration),
             Box::new(m20261201_000021_add_sale_indexes::Migration),
             Box::new(m20261201_000019_create_offers::Migration),
+            Box::new(m20261201_000020_create_reviews::Migration),
         ]
     }
 }

@@ -6,6 +6,7 @@ pub mod context;
 pub mod error;
 pub mod limits;
 pub mod pagination;
+pub mod reviews;
 pub mod scalars;
 
 mod degraded;
@@ -51,6 +52,7 @@ pub struct Mutation(
     chats::ChatMutation,
     orders::ClaimMutation,
     orders::RedeemMutation,
+    reviews::ReviewMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,
 );
@@ -108,6 +110,7 @@ fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
         "A page of a list of conversations.",
     )
     .override_output_type_description::<List<chats::Message>>("A page of a history.")
+    .override_output_type_description::<List<reviews::Review>>("A page of a list of reviews.")
     .override_output_type_description::<List<notifications::Notification>>(
         "A page of a list of notifications.",
     )

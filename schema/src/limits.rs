@@ -35,6 +35,18 @@ pub(crate) const WRONG_CODES: Rule = Rule {
     message: "too many wrong codes; wait before the next",
 };
 
+/// Reviews written and deleted.
+pub(crate) const REVIEW_WRITES: Rule = Rule {
+    name: "review_writes",
+    shape: Shape::Window {
+        calls: 30,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many reviews; slow down",
+};
+
 /// Lists and searches: far more than a person scrolls.
 pub(crate) const LISTS: Rule = Rule {
     name: "lists",

@@ -8,6 +8,8 @@ use async_graphql::dataloader::{DataLoader, Loader};
 use domain::Services;
 use domain::chats::{Conversation, ConversationId, Message, MessageId, MessageRange};
 use domain::follows::FollowCounts;
+use domain::orders::OrderId;
+use domain::reviews::{Review, ReviewId};
 use domain::shops::{Shop, ShopId, ShopType, ShopTypeId};
 use domain::uploads::{Image, ImageId};
 use domain::users::{UserCard, UserId};
@@ -105,6 +107,36 @@ impl Loader<OfferOf> for ById {
         Ok(offers
             .into_iter()
             .map(|o| (OfferOf(VoucherId(o.voucher_id)), o))
+            .collect())
+    }
+}
+
+impl Loader<ReviewId> for ById {
+    type Value = Review;
+    type Error = Arc<domain::reviews::Error>;
+
+    async fn load(&self, keys: &[ReviewId]) -> Result<HashMap<ReviewId, Review>, Self::Error> {
+        let reviews = self.services.reviews.get_many(keys).await;
+        let reviews = reviews.map_err(Arc::new)?;
+        Ok(reviews.into_iter().map(|r| (ReviewId(r.id), r)).collect())
+    }
+}
+
+/// The review of an order, as a key of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ReviewOf(pub(crate) OrderId);
+
+impl Loader<ReviewOf> for ById {
+    type Value = Review;
+    type Error = Arc<domain::reviews::Error>;
+
+    async fn load(&self, keys: &[ReviewOf]) -> Result<HashMap<ReviewOf, Review>, Self::Error> {
+        let orders: Vec<OrderId> = keys.iter().map(|k| k.0).collect();
+        let reviews = self.services.reviews.of_orders(&orders).await;
+        let reviews = reviews.map_err(Arc::new)?;
+        Ok(reviews
+            .into_iter()
+            .map(|r| (ReviewOf(OrderId(r.order_id)), r))
             .collect())
     }
 }

@@ -7,6 +7,7 @@
 
 use async_graphql::{Context, ID, Interface, Object, Result};
 use chrono::{DateTime, Utc};
+use domain::reviews::ReviewId;
 use domain::shops::ShopId;
 use domain::uploads::ImageId;
 use domain::users::UserId;
@@ -18,6 +19,7 @@ use crate::error::{api_error, bad_input, fault_error};
 use crate::loaders::by_id;
 use crate::notifications::{Notification, notification_by_id};
 use crate::orders::Order;
+use crate::reviews::Review;
 use crate::scalars::split_id;
 use crate::shops::Shop;
 use crate::uploads::Image;
@@ -43,6 +45,8 @@ pub enum Node {
     Voucher(Voucher),
     /// An order.
     Order(Order),
+    /// A review.
+    Review(Review),
     /// A notification.
     Notification(Notification),
     /// A conversation.
@@ -116,6 +120,9 @@ pub(crate) async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
             .await?
             .filter(|i| ctx.services().uploads.is_visible_to(i, ctx.viewer()))
             .map(|i| Node::Image(Image(i))),
+        "Review" => load(ctx, ReviewId(number))
+            .await?
+            .map(|r| Node::Review(Review(r))),
         "Voucher" => load(ctx, VoucherId(number))
             .await?
             .map(|v| Node::Voucher(Voucher(v))),

@@ -12,6 +12,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("shops", &["users"]),
     ("vouchers", &["users", "shops"]),
     ("orders", &["users", "shops", "vouchers"]),
+    ("reviews", &["users", "uploads", "shops", "orders"]),
     ("notifications", &["users"]),
     ("follows", &["users"]),
     ("chats", &["users", "follows"]),

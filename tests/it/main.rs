@@ -29,6 +29,7 @@ mod places;
 mod processes;
 mod reconcile;
 mod redeem;
+mod reviews;
 mod sales;
 mod schema;
 mod seckill;

@@ -62,6 +62,9 @@ const NAMES: &[&str] = &[
     "ix_dead_letters_reference",
     "ix_orders_redeem",
     "ck_offers_sold",
+    "uq_reviews_once",
+    "ix_reviews_shop",
+    "ix_reviews_order",
     "ix_order_rejects_user",
     "ix_order_rejects_voucher",
     "ix_givebacks_due",
@@ -436,6 +439,21 @@ fn an_offer(voucher_id: i64, total: Option<i64>, sold: i64) -> entity::offer::Mo
     }
 }
 
+fn a_review(id: i64, holds: Option<i16>) -> entity::review::Model {
+    entity::review::Model {
+        id,
+        shop_id: BIG,
+        user_id: BIG,
+        order_id: BIG,
+        holds,
+        score: 5,
+        text: WORDS.repeat(100),
+        image_ids: "[1]".to_owned(),
+        created_at: BIG,
+        deleted_at: Some(BIG),
+    }
+}
+
 fn a_claim(request: &str) -> entity::claim::Model {
     entity::claim::Model {
         user_id: 9,
@@ -603,6 +621,19 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
     assert_keeps(&conn, a_live_order(BIG)).await;
     assert_keeps(&conn, an_offer(BIG, Some(10), 10)).await;
     assert_keeps(&conn, a_claim("r")).await;
+    assert_keeps(&conn, a_review(BIG, Some(1))).await;
+    let rating = entity::shop_rating::Model {
+        shop_id: BIG,
+        score_sum: BIG,
+        review_count: BIG,
+    };
+    assert_keeps(&conn, rating).await;
+    let note = entity::sold_change::Model {
+        order_id: BIG,
+        units: i32::MIN,
+        shop_id: BIG,
+    };
+    assert_keeps(&conn, note).await;
     assert_keeps(&conn, a_reject()).await;
     assert_keeps(&conn, a_giveback(BIG, BIG)).await;
     assert_keeps(&conn, a_stock_entry(BIG)).await;
@@ -795,6 +826,14 @@ async fn a_request_claims_once(conn: DatabaseConnection) {
     add(&conn, a_claim("r")).await.unwrap();
     assert_refused(add(&conn, a_claim("r")).await);
     add(&conn, a_claim("R")).await.unwrap();
+}
+
+async fn a_guest_has_one_review_and_any_number_taken_back(conn: DatabaseConnection) {
+    migrate(&conn).await;
+    add(&conn, a_review(1, Some(1))).await.unwrap();
+    assert_refused(add(&conn, a_review(2, Some(1))).await);
+    add(&conn, a_review(2, None)).await.unwrap();
+    add(&conn, a_review(3, None)).await.unwrap();
 }
 
 async fn an_offer_sells_no_more_than_its_total(conn: DatabaseConnection) {
@@ -1012,6 +1051,7 @@ on_each_database!(
     a_sale_sells_no_more_than_its_total_and_no_less_than_nothing,
     an_offer_sells_no_more_than_its_total,
     a_request_claims_once,
+    a_guest_has_one_review_and_any_number_taken_back,
     a_slot_has_one_live_order_and_any_number_of_closed_ones,
     a_transaction_of_a_provider_counts_once,
     what_is_one_of_its_kind_is_not_written_twice,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use entity::{order as orders, refund, sale};
+use entity::{order as orders, refund, sale, shop, sold_change};
 use futures_util::future::join_all;
 use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
@@ -183,7 +183,8 @@ async fn wrong_codes_are_counted_and_right_ones_are_not() {
 
 const PEOPLE: usize = 200;
 
-/// Redeem against refund at the same moment: exactly one of the two happens, to each order.
+/// Redeem against refund at the same moment: exactly one of the two happens, to each order. And the shop has sold what
+/// was paid and not given back, however many count it.
 async fn one_of_both_wins(store: Store) {
     let app = TestApp::build()
         .on(store)
@@ -233,6 +234,17 @@ async fn one_of_both_wins(store: Store) {
     .await;
     let refunds = refund::Entity::find().count(app.db()).await.unwrap();
     assert_eq!(refunds, (PEOPLE - used) as u64);
+    let counters = &app.services().orders;
+    eventually(LIMIT, "what the shop has sold", async || {
+        join_all((0..4).map(|_| counters.count_sold())).await;
+        sold_change::Entity::find().count(app.db()).await.unwrap() == 0
+    })
+    .await;
+    let row = shop::Entity::find().one(app.db()).await.unwrap().unwrap();
+    assert_eq!(row.sold_count, i64::try_from(used).unwrap());
+    let shown = "query($id: ID!) { shop(id: $id) { soldCount } }";
+    let answer = merchant.gql(shown, json!({ "id": sale.shop })).await;
+    assert_eq!(answer.int("shop.soldCount"), row.sold_count);
     app.finish().await;
 }
 

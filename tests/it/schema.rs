@@ -112,6 +112,8 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Subscription.notificationReceived", "signed in"),
         ("Mutation.claimVoucher", "signed in"),
         ("Mutation.redeemOrder", "merchant"),
+        ("Mutation.addReview", "signed in"),
+        ("Mutation.deleteReview", "signed in"),
         ("Mutation.refundOrder", "signed in"),
         ("Subscription.orderStatus", "signed in"),
         ("Subscription.orderUpdates", "signed in"),
@@ -224,6 +226,14 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "redeemOrder",
             r#"redeemOrder(input: { code: "0123456789AB" }) { result { __typename } }"#,
+        ),
+        (
+            "addReview",
+            r#"addReview(input: { shopId: "U2hvcDox", score: 5, text: "x" }) { refusal }"#,
+        ),
+        (
+            "deleteReview",
+            r#"deleteReview(input: { reviewId: "UmV2aWV3OjE" }) { reviewId }"#,
         ),
         (
             "refundOrder",

@@ -35,6 +35,7 @@ pub mod sale;
 pub mod scripts;
 pub mod seckill;
 pub mod settle;
+mod sold;
 pub mod status;
 pub mod store;
 pub mod sweeper;

@@ -22,6 +22,8 @@ const MEASURE_EVERY: Duration = Duration::from_secs(5);
 /// Nobody waits for it.
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
 const PAYMENTS_EVERY: Duration = Duration::from_millis(500);
+/// Lists sorted by what was sold are this far behind.
+const COUNT_SOLD_EVERY: Duration = Duration::from_secs(1);
 /// After an error a worker rests a little longer.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
@@ -88,6 +90,12 @@ impl Orders {
             PAYMENTS_EVERY,
             stop.clone(),
             |o| async move { o.work_on_payments().await },
+        ));
+        tasks.spawn(self.clone().repeat(
+            "counter",
+            COUNT_SOLD_EVERY,
+            stop.clone(),
+            |o| async move { o.count_sold().await },
         ));
         tasks.spawn(
             self.clone()

@@ -6,6 +6,7 @@ pub mod geo;
 pub mod import;
 mod list;
 mod osm;
+pub(crate) mod tally;
 
 use std::sync::Arc;
 

@@ -180,6 +180,11 @@ impl Vouchers {
         Self { infra, shops }
     }
 
+    /// The shops that offer them.
+    pub(crate) fn shops(&self) -> &Shops {
+        &self.shops
+    }
+
     /// The flash sale of a voucher, `None` when it is not sold in one.
     ///
     /// # Errors

@@ -13,8 +13,9 @@ use domain::users::UserId;
 
 use crate::context::ContextExt;
 use crate::error::{api_error, fault_error, not_found};
-use crate::loaders::by_id;
+use crate::loaders::{ReviewOf, by_id};
 use crate::pagination::{List, Page};
+use crate::reviews::Review;
 use crate::scalars::{Money, time};
 use crate::users::User;
 use crate::vouchers::Voucher;
@@ -200,6 +201,13 @@ impl Order {
             amount: Money(refund.amount),
             status: refund.status.into(),
         })
+    }
+
+    /// What its buyer said of the shop after redeeming it; null when there is no such review.
+    async fn review(&self, ctx: &Context<'_>) -> Option<Result<Review>> {
+        let found = by_id(ctx).load_one(ReviewOf(self.0.key.order)).await;
+        let found = found.map_err(|e| fault_error(&*e)).transpose()?;
+        Some(found.map(Review))
     }
 
     /// Grows with each change of the order; 0 while it is QUEUED.

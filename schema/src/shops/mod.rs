@@ -23,6 +23,7 @@ use crate::error::{api_error, fault_error, not_found};
 use crate::limits::{LISTS, Limited};
 use crate::loaders::by_id;
 use crate::pagination::{List, Page};
+use crate::reviews::{Review, reviews_of};
 use crate::scalars::{Money, global_id, parse_id, parse_min_version, time};
 use crate::vouchers::Voucher;
 
@@ -139,7 +140,7 @@ impl Shop {
         (self.0.score_tenths > 0).then(|| f64::from(self.0.score_tenths) / 10.0)
     }
 
-    /// Vouchers sold.
+    /// Units of its vouchers that were paid and not given back; a second or so old.
     async fn sold_count(&self) -> i32 {
         i32::try_from(self.0.sold_count).unwrap_or(i32::MAX)
     }
@@ -186,6 +187,17 @@ impl Shop {
             found.into_iter().map(Voucher).collect(),
             |v: &Voucher| VoucherId(v.0.id),
         ))
+    }
+
+    /// What guests say of it, newest first. `first` is 1 to 50, 20 by default.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn reviews(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<List<Review>> {
+        reviews_of(ctx, ShopId(self.0.id), (first, after)).await
     }
 
     /// Grows with each change of the shop.

@@ -9,6 +9,7 @@ mod sql_payments;
 mod sql_recovery;
 mod sql_redeem;
 mod sql_sale;
+mod sql_sold;
 
 use std::collections::HashMap;
 
@@ -23,6 +24,7 @@ use super::apply::Outcome;
 use super::claim::{Claim, Claimed};
 use super::queued::QueuedOrderV1;
 use super::{CloseReason, OrderId, OrderKey, OrderRow, RejectRow, Status};
+use crate::shops::ShopId;
 use crate::users::UserId;
 use crate::vouchers::{Money, Sale, VoucherId};
 
@@ -262,6 +264,10 @@ pub trait OrderStore: Send + Sync {
     /// Begins to give the money of a paid order back, and records the refund; `false` when it is not paid, or not any
     /// more. An order that cost nothing is refunded at once.
     async fn refund_unused(&self, order: OrderId) -> Result<bool, DbErr>;
+
+    /// Adds notes of units that were paid or given back to what their shops have sold; answers how many notes, and the
+    /// shops with their new versions.
+    async fn count_sold(&self, most: u64) -> Result<(usize, Vec<(ShopId, i64)>), DbErr>;
 
     /// Keeps the intent to pay an order; an earlier one of the same order stays and is returned.
     async fn keep_intent(

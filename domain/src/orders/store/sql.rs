@@ -20,6 +20,7 @@ use crate::orders::claim::{Claim, Claimed};
 use crate::orders::queued::QueuedOrderV1;
 use crate::orders::{CloseReason, OrderId, OrderKey, OrderRow, Status};
 use crate::settings::SaleSettings;
+use crate::shops::ShopId;
 use crate::users::UserId;
 use crate::vouchers::{Money, Sale, VoucherId};
 
@@ -407,6 +408,10 @@ impl OrderStore for SqlStore {
 
     async fn refund_unused(&self, order: OrderId) -> Result<bool, DbErr> {
         self.begin_refund(order).await
+    }
+
+    async fn count_sold(&self, most: u64) -> Result<(usize, Vec<(ShopId, i64)>), DbErr> {
+        self.add_up_sold(most).await
     }
 
     async fn keep_intent(

@@ -16,6 +16,7 @@ use sea_orm::{
 
 use super::sql::SqlStore;
 use super::sql_payments::redeem_tag;
+use super::sql_sold::note_sold;
 use crate::infra::db::is_unique_violation;
 use crate::orders::claim::{Claim, ClaimRefusal, Claimed, OfferCount};
 use crate::orders::{OrderId, OrderRow};
@@ -208,6 +209,9 @@ async fn write_claim(
 ) -> Result<(), DbErr> {
     let taken = (row.id, i64::from(row.quantity), StockReason::Order);
     count(txn, &mut offer.clone(), taken, row.created_at).await?;
+    if row.status == OrderStatus::Paid {
+        note_sold(txn, &row, 1).await?;
+    }
     let request = claim::Model {
         user_id: row.user_id,
         request_id: row.request_id.clone(),

@@ -15,6 +15,7 @@ use sea_orm::{
 
 use super::sql::{CHUNK, SqlStore};
 use super::sql_redeem::end_refund;
+use super::sql_sold::note_sold;
 use super::{Incoming, Recorded};
 use crate::infra::db::is_unique_violation;
 use crate::orders::redeem::{code_of, tag_of};
@@ -218,6 +219,7 @@ async fn fit(
         .exec(txn)
         .await?;
     if paid.rows_affected == 1 {
+        note_sold(txn, &row, 1).await?;
         return Ok(Recorded::Paid);
     }
     // It was read before the compare and set: what it is now decides between late and second.

@@ -9,6 +9,7 @@ use sea_orm::{ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter}
 
 use super::sql::SqlStore;
 use super::sql_payments::refund_of;
+use super::sql_sold::note_sold;
 use crate::orders::{OrderId, OrderRow};
 
 impl SqlStore {
@@ -48,6 +49,9 @@ impl SqlStore {
                         .await?;
                     if begun.rows_affected == 0 {
                         return Ok(false);
+                    }
+                    if let Some(row) = order::Entity::find_by_id(order.0).one(txn).await? {
+                        note_sold(txn, &row, -1).await?;
                     }
                     let paid = payment::Entity::find()
                         .filter(payment::Column::OrderId.eq(order.0))
