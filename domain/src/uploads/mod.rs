@@ -24,8 +24,8 @@ use futures_util::stream::BoxStream;
 use rand::RngCore;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveEnum, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
-use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::define_id;
 use crate::infra::Infra;
@@ -284,9 +284,11 @@ impl Uploads {
         Ok(())
     }
 
-    /// Decoding takes memory and a core: only so many at once, and the largest one by one.
+    /// Decoding takes memory and a core: only so many at once, and the largest one by one. A decoder that panics has met a
+    /// file that nobody needs.
     async fn draw(&self, file: Vec<u8>) -> Result<Picture, Error> {
-        let pixels = picture::measure(&file)?;
+        let measured = spawn_blocking(move || picture::measure(&file).map(|pixels| (pixels, file)));
+        let (pixels, file) = measured.await.unwrap_or(Err(Refusal::Broken))?;
         let share = if pixels > MOST_PIXELS / 2 {
             DRAWN_AT_ONCE
         } else {
@@ -294,12 +296,11 @@ impl Uploads {
         };
         let turn = Arc::clone(&self.drawing).acquire_many_owned(share).await;
         let turn = turn.expect("invariant: the semaphore is never closed");
-        let drawn = tokio::task::spawn_blocking(move || {
+        let drawn = spawn_blocking(move || {
             let drawn = picture::redraw(&file);
             drop(turn);
             drawn
         });
-        // A decoder that panics has met a file that nobody needs.
         Ok(drawn.await.unwrap_or(Err(Refusal::Broken))?)
     }
 
@@ -316,7 +317,7 @@ impl Uploads {
             width: small(picture.width),
             height: small(picture.height),
             bytes: i32::try_from(picture.bytes.len()).unwrap_or(i32::MAX),
-            sha256: hex::encode(Sha256::digest(&picture.bytes)),
+            sha256: picture.sha256.clone(),
             created_at: self.infra.clock.now_ms(),
         })
     }

@@ -12,6 +12,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::error::ImageError;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use sha2::{Digest, Sha256};
 
 use super::FILE_MAX_BYTES;
 
@@ -22,7 +23,9 @@ const LONGEST_SIDE: u32 = 20_000;
 /// Bytes of a decoded picture: four for each pixel.
 const LARGEST_RASTER: u64 = 4 * MOST_PIXELS;
 /// Bytes that a decoder may take beside the picture.
-const DECODER_BYTES: u64 = 64 * 1024 * 1024;
+const DECODER_BYTES: u64 = 16 * 1024 * 1024;
+/// Passes over a JPEG's picture; programs write a dozen, and each costs as much as the whole picture.
+const MOST_SCANS: u32 = 30;
 /// How good a JPEG is drawn, best first; the next one is tried while it is too large.
 const QUALITIES: [u8; 3] = [85, 70, 50];
 
@@ -50,6 +53,7 @@ pub enum Refusal {
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) bytes: Vec<u8>,
+    pub(super) sha256: String,
     pub(super) content_type: &'static str,
     pub(super) width: u32,
     pub(super) height: u32,
@@ -71,6 +75,7 @@ pub(super) fn redraw(file: &[u8]) -> Result<Picture, Refusal> {
     let (width, height) = (drawn.width(), drawn.height());
     let (bytes, content_type) = write(drawn, format)?;
     Ok(Picture {
+        sha256: hex::encode(Sha256::digest(&bytes)),
         bytes,
         content_type,
         width,
@@ -88,13 +93,17 @@ fn open(file: &[u8]) -> Result<(ImageFormat, impl ImageDecoder), Refusal> {
     }
     let format = kind(file).ok_or(Refusal::UnknownKind)?;
     // The decoder paints grey over what is missing.
-    if format == ImageFormat::Jpeg && !jpeg_has_an_end(file) {
+    if format == ImageFormat::Jpeg && !is_whole_jpeg(file) {
         return Err(Refusal::Broken);
     }
     let mut limits = Limits::no_limits();
     limits.max_image_width = Some(LONGEST_SIDE);
     limits.max_image_height = Some(LONGEST_SIDE);
-    limits.max_alloc = Some(DECODER_BYTES + LARGEST_RASTER);
+    limits.max_alloc = Some(match format {
+        // Its decoder counts only what it unpacks beside the picture, and does that while it reads the header.
+        ImageFormat::Png => DECODER_BYTES,
+        _ => DECODER_BYTES + LARGEST_RASTER,
+    });
     let mut reader = ImageReader::with_format(Cursor::new(file), format);
     reader.limits(limits);
     let decoder = reader.into_decoder().map_err(|e| refusal(&e))?;
@@ -134,9 +143,10 @@ fn kind(file: &[u8]) -> Option<ImageFormat> {
     }
 }
 
-/// Whether a JPEG goes on to its end-of-image marker. Walks from segment to segment: a thumbnail inside has an end too.
-fn jpeg_has_an_end(file: &[u8]) -> bool {
-    let mut at = 2;
+/// Whether a JPEG goes on to its end-of-image marker, in a sane number of passes. Walks from segment to segment: a
+/// thumbnail inside has an end too.
+fn is_whole_jpeg(file: &[u8]) -> bool {
+    let (mut at, mut scans) = (2, 0);
     loop {
         // Between segments and in picture data, whatever is no marker is passed over.
         let Some(ahead) = file
@@ -153,7 +163,11 @@ fn jpeg_has_an_end(file: &[u8]) -> bool {
             Some(0x00 | 0xff | 0x01 | 0xd0..=0xd8) => {
                 at += usize::from(file[at] != 0xff);
             }
-            Some(_) => {
+            Some(marker) => {
+                scans += u32::from(*marker == 0xda);
+                if scans > MOST_SCANS {
+                    return false;
+                }
                 let Some([high, low]) = file.get(at + 1..at + 3) else {
                     return false;
                 };
@@ -213,5 +227,61 @@ fn refusal(error: &ImageError) -> Refusal {
     match error {
         ImageError::Limits(_) => Refusal::TooManyPixels,
         _ => Refusal::Broken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use image::{DynamicImage, RgbImage};
+
+    use super::{MOST_SCANS, Refusal, is_whole_jpeg, kind, redraw};
+
+    /// Start, a segment with a thumbnail's end in it, `scans` passes with a stuffed byte and a restart, end.
+    fn jpeg(scans: usize) -> Vec<u8> {
+        let mut bytes = vec![0xff, 0xd8, 0xff, 0xe1, 0, 6, 0xff, 0xd9, 0xff, 0xd9];
+        for _ in 0..scans {
+            bytes.extend([0xff, 0xda, 0, 3, 1, 7, 0xff, 0, 0xff, 0xd0, 7]);
+        }
+        bytes.extend([0xff, 0xff, 0xd9]);
+        bytes
+    }
+
+    #[test]
+    fn a_jpeg_ends_with_its_own_end_and_not_with_a_thumbnails() {
+        let whole = jpeg(2);
+        assert!(is_whole_jpeg(&whole));
+        assert!(is_whole_jpeg(&[&whole[..], b"<html>"].concat()));
+        for kept in 0..whole.len() {
+            assert!(!is_whole_jpeg(&whole[..kept]), "{kept}");
+        }
+    }
+
+    #[test]
+    fn a_jpeg_of_too_many_passes_is_none() {
+        let most = MOST_SCANS as usize;
+        assert!(is_whole_jpeg(&jpeg(most)));
+        assert!(!is_whole_jpeg(&jpeg(most + 1)));
+    }
+
+    #[test]
+    fn only_first_bytes_say_what_a_file_is() {
+        assert!(kind(b"<svg/>").is_none() && kind(b"").is_none());
+        assert_eq!(redraw(b"").unwrap_err(), Refusal::Empty);
+        assert_eq!(redraw(b"RIFF....WAVE").unwrap_err(), Refusal::UnknownKind);
+    }
+
+    #[test]
+    fn a_png_that_would_be_too_large_becomes_a_jpeg() {
+        // What cannot be packed: a different colour at each place.
+        let noise = RgbImage::from_fn(1_500, 1_500, |x, y| {
+            let mixed =
+                (x.wrapping_mul(2_654_435_761) ^ y.wrapping_mul(2_246_822_519)).rotate_left(13);
+            let [r, g, b, _] = mixed.wrapping_mul(3_266_489_917).to_be_bytes();
+            image::Rgb([r, g, b])
+        });
+        let drawn = DynamicImage::ImageRgb8(noise);
+        let (bytes, kind) = super::write(drawn, image::ImageFormat::Png).unwrap();
+        assert_eq!(kind, "image/jpeg");
+        assert!(bytes.len() <= super::FILE_MAX_BYTES);
     }
 }

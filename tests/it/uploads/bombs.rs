@@ -6,7 +6,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-use super::{JPEG, file, files, known, moving, picture, png_that_says, upload};
+use super::{JPEG, PNG, chunk, file, files, known, moving, picture, png_that_says, upload};
 use crate::support::app::TestApp;
 use crate::support::people::{random_phone, request_login_code, try_log_in};
 use crate::support::process::Process;
@@ -87,6 +87,12 @@ async fn a_file_that_lies_about_its_size_costs_no_memory() {
     assert!(more.len() < 1024 * 1024);
     let answer = upload(&client, &more).await;
     assert!([200, 422].contains(&answer.status), "{}", answer.body);
+    // A colour profile that unpacks to as much, before the picture.
+    let plain = file(64, 48, PNG);
+    let profile = [b"p\0\0".as_slice(), &zeros(512 * 1024 * 1024)].concat();
+    let profiled = [&plain[..33], &chunk(b"iCCP", &profile), &plain[33..]].concat();
+    let answer = upload(&client, &profiled).await;
+    assert!([200, 413, 422].contains(&answer.status), "{}", answer.body);
     // Much less than it takes.
     for less in [
         png_that_says(3_000, 3_000, &zeros(1024 * 1024)),
