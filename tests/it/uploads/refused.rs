@@ -169,6 +169,13 @@ async fn a_file_that_is_no_whole_picture_is_refused() {
         }
     }
     assert_eq!((known(&app).await, files(&app)), (4, 4));
+    // Most of it is there, and a decoder would paint the rest grey.
+    let large = file(800, 600, JPEG);
+    for kept in [large.len() * 9 / 10, large.len() - 2] {
+        let answer = upload(&client, &large[..kept]).await;
+        let seen = (answer.status, answer.code());
+        assert_eq!(seen, (422, "BROKEN_IMAGE"), "{kept} of {}", large.len());
+    }
     app.finish().await;
 }
 
@@ -224,7 +231,10 @@ async fn stall(client: &Client) -> TcpStream {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_stalls_holds_a_few_uploads_for_a_while_and_nobody_else() {
-    let app = TestApp::start().await;
+    let app = TestApp::build()
+        .config(|c| c.rate_limits = false)
+        .start()
+        .await;
     let client = app.as_user(&app.user().await);
     let file = file(4, 4, PNG);
     let mut stalled = Vec::new();
