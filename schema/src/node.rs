@@ -24,7 +24,7 @@ use crate::scalars::split_id;
 use crate::shops::Shop;
 use crate::uploads::Image;
 use crate::users::User;
-use crate::vouchers::Voucher;
+use crate::vouchers::{Voucher, is_shown};
 
 /// Most ids in one question.
 const IDS_MAX: usize = 100;
@@ -123,9 +123,12 @@ pub(crate) async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
         "Review" => load(ctx, ReviewId(number))
             .await?
             .map(|r| Node::Review(Review(r))),
-        "Voucher" => load(ctx, VoucherId(number))
-            .await?
-            .map(|v| Node::Voucher(Voucher(v))),
+        "Voucher" => match load(ctx, VoucherId(number)).await? {
+            Some(voucher) if is_shown(ctx, VoucherId(number)).await? => {
+                Some(Node::Voucher(Voucher(voucher)))
+            }
+            _ => None,
+        },
         "Conversation" => conversation_by_id(ctx, number)
             .await?
             .map(Node::Conversation),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
 use crate::support::client::{Answer, Client};
-use crate::support::sale::{create_shop, seckill};
+use crate::support::sale::{create_shop, publish, seckill};
 use crate::support::subscription::{Event, Subscription};
 
 async fn create(merchant: &Client, input: &Value) -> Answer {
@@ -131,6 +131,22 @@ async fn a_voucher_that_makes_no_sense_is_refused_by_the_arguments_name() {
         .await
         .expect_code("FORBIDDEN");
     let admin = app.as_user(&app.admin().await);
+    let by_id =
+        "query($v: ID!) { voucher(id: $v) { id } node(id: $v) { id } nodes(ids: [$v]) { id } }";
+    let known = json!({ "id": id });
+    for (viewer, sees) in [
+        (&app.client(), &Value::Null),
+        (&app.as_user(&app.user().await), &Value::Null),
+        (&stranger, &Value::Null),
+        (&merchant, &known),
+        (&admin, &known),
+    ] {
+        let seen = viewer.gql(by_id, json!({ "v": id })).await;
+        assert_eq!(
+            seen.data(),
+            &json!({ "voucher": sees, "node": sees, "nodes": [sees] })
+        );
+    }
     assert_eq!(
         admin
             .gql(drafts, json!({}))
@@ -139,7 +155,7 @@ async fn a_voucher_that_makes_no_sense_is_refused_by_the_arguments_name() {
             .len(),
         1
     );
-    crate::support::sale::publish(&merchant, &id).await.data();
+    publish(&merchant, &id).await.data();
     let seen = app.gql(query, json!({ "s": shop })).await;
     assert_eq!(
         (
@@ -240,6 +256,24 @@ async fn an_order_is_its_buyers_alone_by_whatever_way_it_is_asked_for() {
             .await
             .at("voucher.viewerOrder"),
         &Value::Null
+    );
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draft_of_a_shop_that_has_closed_is_not_published() {
+    let app = TestApp::start().await;
+    let draft = app.sale().await.draft().create().await;
+    let merchant = app.as_user(&draft.merchant);
+    let close = "mutation($id: ID!) { closeShop(input: { shopId: $id }) { shop { status } } }";
+    merchant
+        .gql(close, json!({ "id": draft.shop }))
+        .await
+        .data();
+    let refused = publish(&merchant, &draft.voucher).await;
+    assert_eq!(
+        refused.expect_code("BAD_INPUT")["extensions"]["argument"],
+        "input.voucherId"
     );
     app.finish().await;
 }

@@ -207,7 +207,7 @@ async fn the_largest_and_the_smallest_that_is_allowed_is_taken() {
         let expected =
             json!({ "title": title, "subTitle": sub_title, "rules": rules, "sale": sale });
         assert_eq!(
-            app.gql(seen, json!({ "v": id })).await.at("voucher"),
+            merchant.gql(seen, json!({ "v": id })).await.at("voucher"),
             &expected
         );
     }

@@ -16,13 +16,17 @@ impl Orders {
     /// Opens a drafted sale: from now on it is announced, and sells when its window opens.
     ///
     /// # Errors
-    /// `WrongState` unless it is a draft whose end lies ahead; `TryLater` when Redis cannot hold it now.
+    /// `WrongState` unless it is a draft whose end lies ahead; the vouchers' `BadInput` when its shop has closed;
+    /// `TryLater` when Redis cannot hold it now.
     pub async fn publish(&self, session: &Session, voucher: VoucherId) -> Result<Sale, Error> {
-        let draft = self.owned_sale(session, voucher).await?;
+        let vouchers = &self.inner.vouchers;
+        let described = vouchers.require_owner(session, voucher).await?;
+        let draft = self.require_sale(voucher).await?;
         let now = self.inner.infra.clock.now_ms();
         if draft.stage != SaleStage::Draft || draft.end_ms <= now {
             return Err(self.wrong_state(&draft));
         }
+        vouchers.require_open_shop(&described).await?;
         if !self.inner.settings.unsafe_redis {
             self.inner
                 .infra

@@ -1,12 +1,15 @@
 //! Vouchers and the windows of their sales as everybody sees them, from the cache. Neither stock nor anything that
 //! sells comes from here.
 
+use entity::sale::SaleStage;
 use entity::{sale, voucher};
 use sea_orm::{DbErr, EntityTrait};
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Sale, Voucher, VoucherId, Vouchers};
+use super::{Error, Sale, Voucher, VoucherId, Vouchers, runs};
 use crate::infra::cache::Kind;
+use crate::shops::Shop;
+use crate::users::Session;
 
 /// A voucher by its id.
 #[derive(Clone, Copy)]
@@ -41,6 +44,10 @@ impl Kind for SaleByVoucher {
 pub struct SaleCard {
     /// The voucher.
     pub voucher_id: i64,
+    /// Its shop.
+    pub shop_id: i64,
+    /// Whether it is not published: only those who run the shop know of it.
+    pub is_draft: bool,
     /// First millisecond of the window.
     pub begin_ms: i64,
     /// First millisecond after it.
@@ -55,10 +62,19 @@ pub struct SaleCard {
     pub version: i64,
 }
 
+impl SaleCard {
+    /// Whether somebody may know of the voucher: a draft is for those alone who run its shop.
+    pub fn is_shown_to(&self, viewer: Option<&Session>, shop: Option<&Shop>) -> bool {
+        !self.is_draft || viewer.is_some_and(|v| runs(v, shop.and_then(|s| s.owner_id)))
+    }
+}
+
 impl From<&Sale> for SaleCard {
     fn from(sale: &Sale) -> Self {
         Self {
             voucher_id: sale.voucher_id,
+            shop_id: sale.shop_id,
+            is_draft: sale.stage == SaleStage::Draft,
             begin_ms: sale.begin_ms,
             end_ms: sale.end_ms,
             total: sale.total,

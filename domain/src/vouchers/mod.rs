@@ -316,6 +316,21 @@ impl Vouchers {
         }
     }
 
+    /// Refuses what a shop that has closed cannot do any more.
+    ///
+    /// # Errors
+    /// `BadInput` when the voucher's shop has closed; trouble of the database.
+    pub async fn require_open_shop(&self, voucher: &Voucher) -> Result<(), Error> {
+        let shop = self.shops.load(ShopId(voucher.shop_id)).await?;
+        match shop {
+            Some(shop) if shop.status != shops::Status::Closed => Ok(()),
+            _ => Err(Error::BadInput {
+                argument: "input.voucherId",
+                reason: "its shop has closed".to_owned(),
+            }),
+        }
+    }
+
     /// The voucher, if the viewer runs its shop.
     ///
     /// # Errors
@@ -338,6 +353,7 @@ impl Vouchers {
     }
 }
 
+/// Whether somebody may do what a shop's owner may.
 fn runs(session: &Session, owner: Option<i64>) -> bool {
     session.role == Role::Admin
         || (session.role == Role::Merchant && owner == Some(session.user_id.0))

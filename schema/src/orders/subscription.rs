@@ -6,9 +6,9 @@ use futures_util::{Stream, StreamExt};
 
 use super::{Order, own_key};
 use crate::context::ContextExt;
-use crate::error::api_error;
+use crate::error::{api_error, not_found};
 use crate::scalars::parse_id;
-use crate::vouchers::FlashSale;
+use crate::vouchers::{FlashSale, is_shown};
 
 /// Everything about orders that can be watched.
 #[derive(Default)]
@@ -41,7 +41,10 @@ impl OrderSubscription {
         #[graphql(desc = "The voucher.")] voucher_id: ID,
     ) -> Result<impl Stream<Item = FlashSale>> {
         let voucher = VoucherId(parse_id(&voucher_id, "Voucher", "voucherId")?);
-        // A voucher that is in no sale is an error now, not a silence.
+        // A voucher that is in no sale, or in one the viewer must not know of, is an error now, not a silence.
+        if !is_shown(ctx, voucher).await? {
+            return Err(not_found());
+        }
         ctx.services()
             .orders
             .stock(voucher)

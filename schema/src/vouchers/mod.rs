@@ -258,14 +258,26 @@ impl Voucher {
     }
 }
 
+/// Whether the viewer may know of a voucher.
+pub(crate) async fn is_shown(ctx: &Context<'_>, id: VoucherId) -> Result<bool> {
+    let loaders = by_id(ctx);
+    let sale = loaders.load_one(SaleOf(id)).await;
+    let Some(card) = sale.map_err(|e| fault_error(&*e))? else {
+        return Ok(true);
+    };
+    let shop = loaders.load_one(ShopId(card.shop_id)).await;
+    let shop = shop.map_err(|e| fault_error(&*e))?;
+    Ok(card.is_shown_to(ctx.viewer(), shop.as_ref()))
+}
+
 /// Reading vouchers and flash sales.
 #[derive(Default)]
 pub struct VoucherQuery;
 
 #[Object]
 impl VoucherQuery {
-    /// A voucher; null when there is none. A malformed id is BAD_INPUT. Another server's change may come up to 5 s late, unless
-    /// `minVersion` asks for it: null with TRY_LATER and `retryAfterMs` when that version is not to be seen yet.
+    /// A voucher; null when there is none, and while its sale is a draft null for all but those who run its shop. A
+    /// malformed id is BAD_INPUT. Another server's change may come up to 5 s late, unless `minVersion` asks for it: null with TRY_LATER and `retryAfterMs` when that version is not to be seen yet.
     async fn voucher(
         &self,
         ctx: &Context<'_>,
@@ -278,7 +290,9 @@ impl VoucherQuery {
             let id = VoucherId(parse_id(&id, "Voucher", "id")?);
             let min_version = parse_min_version(min_version.as_deref())?;
             let vouchers = &ctx.services().vouchers;
-            vouchers.get(id, min_version).await.map_err(api_error)
+            let found = vouchers.get(id, min_version).await.map_err(api_error)?;
+            let is_shown = found.is_none() || is_shown(ctx, id).await?;
+            Ok::<_, async_graphql::Error>(found.filter(|_| is_shown))
         };
         let found = read.await.transpose();
         note_missing_redis(ctx);
