@@ -6,13 +6,16 @@ use std::time::Duration;
 use deadpool_redis::redis::cmd;
 use domain::infra::bus::Delivery;
 use domain::orders::recovery::Recovered;
+use entity::sale::SaleStage;
 use entity::{dead_letter, giveback, order, order_reject, sale};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, PaginatorTrait, QueryFilter};
+use serde_json::json;
 
 use crate::support::app::TestApp;
 use crate::support::client::Client;
-use crate::support::sale::{TestSale, cancel, order as read_order, seckill};
+use crate::support::private::{PrivateKafka, PrivateRedis};
+use crate::support::sale::{TestSale, cancel, order as read_order, sandbox_pay, seckill};
 use crate::support::wait::eventually;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -241,5 +244,187 @@ async fn a_giveback_in_an_epoch_that_the_database_does_not_know_comes_later() {
         orders.give_back_due().await.unwrap() == 1
     })
     .await;
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_buyer_whose_price_cannot_be_read_hears_of_his_unit_all_the_same() {
+    let app = TestApp::build().without_workers().start().await;
+    let sale = app.sale().await.create().await;
+    let buyer = app.as_user(&app.user().await);
+    set(&app, &sale, "meta", "currency", "QQQ").await;
+    let first = seckill(&buyer, &sale.voucher, "r1").await;
+    assert_eq!(first.kind(), "SeckillPending");
+    let again = seckill(&buyer, &sale.voucher, "r1").await;
+    assert_eq!(again.kind(), "SeckillPending");
+    assert_eq!(again.order(), first.order());
+    assert_eq!(stock(&app, &sale).await, 9);
+    set(&app, &sale, "meta", "currency", "CNY").await;
+    let (id, payload) = outbox(&app, &sale).await.into_iter().next().unwrap();
+    set(&app, &sale, "outbox", &id, &payload.replace("QQQ", "CNY")).await;
+    sweep_until(&app, &sale, 0).await;
+    let order = first.order().unwrap();
+    assert_eq!(read_order(&buyer, order).await["status"], "UNPAID");
+    assert_eq!(seckill(&buyer, &sale.voucher, "r1").await.accepted(), order);
+    app.finish().await;
+}
+
+/// How many connections this Redis has taken so far; a look of the gauge takes one of its own.
+async fn connections(redis: &PrivateRedis) -> u64 {
+    let info: String = cmd("INFO")
+        .arg("stats")
+        .query_async(&mut redis.connection().await)
+        .await
+        .unwrap();
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("total_connections_received:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clicks_on_vouchers_that_nobody_made_wake_nobody() {
+    let redis = PrivateRedis::start().await;
+    let app = TestApp::build().on_redis(redis.url()).start().await;
+    let buyer = app.as_user(&app.user().await);
+    let (before, began) = (connections(&redis).await, std::time::Instant::now());
+    for n in 0..100 {
+        let invented = schema::scalars::global_id("Voucher", 1_000 + n).to_string();
+        let click = seckill(&buyer, &invented, "r1").await;
+        assert_eq!(click.kind(), "NOT_FOUND");
+    }
+    let most = 2 * began.elapsed().as_secs() + 10;
+    let looks = connections(&redis).await - before;
+    assert!(looks < most, "{looks} connections, {most} at the most");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sale_that_is_over_says_so_though_redis_has_lost_its_scripts() {
+    let redis = PrivateRedis::start().await;
+    let app = TestApp::build()
+        .on_redis(redis.url())
+        .without_workers()
+        .start()
+        .await;
+    let over = app.sale().await.create().await;
+    let runs = app.sale().await.create().await;
+    let end = "mutation($v: ID!) { endVoucher(input: { voucherId: $v }) { sale { state } } }";
+    let merchant = app.as_user(&over.merchant);
+    merchant.gql(end, json!({ "v": over.voucher })).await.data();
+    cmd("SCRIPT")
+        .arg("FLUSH")
+        .query_async::<()>(&mut redis.connection().await)
+        .await
+        .unwrap();
+    let buyer = app.as_user(&app.user().await);
+    assert_eq!(
+        seckill(&buyer, &over.voucher, "r1").await.kind(),
+        "SaleEnded"
+    );
+    assert_eq!(
+        seckill(&buyer, &runs.voucher, "r1").await.kind(),
+        "TryLater"
+    );
+    app.services().orders.look_after_sales().await.unwrap();
+    seckill(&buyer, &runs.voucher, "r2").await.accepted();
+    sweep_until(&app, &runs, 0).await;
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_is_nowhere_when_its_sale_is_settled_is_rejected() {
+    let app = TestApp::build().without_workers().start().await;
+    let (sale, bought) = sold(&app, 1).await;
+    let (buyer, order) = &bought[0];
+    // A Redis that lost acknowledged writes, and a sale that was settled without them.
+    for part in ["meta", "stock", "buyers", "orders", "outbox", "attempts"] {
+        app.redis()
+            .query::<i64>(cmd("DEL").arg(key(&app, &sale, part)))
+            .await
+            .unwrap();
+    }
+    sale::Entity::update_many()
+        .col_expr(sale::Column::Stage, Expr::value(SaleStage::Settled))
+        .col_expr(sale::Column::SettledAt, Expr::value(1_i64))
+        .filter(sale::Column::VoucherId.eq(sale.voucher_id.0))
+        .exec(app.db())
+        .await
+        .unwrap();
+    assert_eq!(
+        read_order(buyer, order).await["status"],
+        "QUEUED",
+        "it may be on its way"
+    );
+    app.shift_clocks(Duration::from_secs(11));
+    let rejected = read_order(buyer, order).await;
+    assert_eq!(
+        (rejected["status"].as_str(), rejected["rejection"].as_str()),
+        (Some("REJECTED"), Some("NOT_PLACED"))
+    );
+    assert_eq!(app.services().orders.give_back_due().await.unwrap(), 1);
+    app.finish().await;
+}
+
+/// Money of a wrong amount is on its way back when the order is cancelled: whoever watches hears of both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_order_is_told_with_the_money_that_goes_back() {
+    let app = TestApp::build().without_workers().start().await;
+    let sale = app.sale().await.create().await;
+    let user = app.user().await;
+    let buyer = app.as_user(&user);
+    let order = seckill(&buyer, &sale.voucher, "r1").await.accepted();
+    sweep_until(&app, &sale, 0).await;
+    sandbox_pay(&buyer, &order, "WRONG_AMOUNT").await.data();
+    let query = "subscription($id: ID!) { orderStatus(orderId: $id) { status refund { status } } }";
+    let mut changes = app.subscribe(&user, query, json!({ "id": order })).await;
+    assert_eq!(
+        changes.next(LIMIT).await["orderStatus"],
+        json!({ "status": "UNPAID", "refund": { "status": "PENDING" } })
+    );
+    cancel(&buyer, &order).await.data();
+    assert_eq!(
+        changes.next(LIMIT).await["orderStatus"],
+        json!({ "status": "CLOSED", "refund": { "status": "PENDING" } })
+    );
+    let orders = &app.services().orders;
+    assert_eq!(orders.work_on_payments().await.unwrap(), 1);
+    assert_eq!(
+        changes.next(LIMIT).await["orderStatus"],
+        json!({ "status": "CLOSED", "refund": { "status": "DONE" } })
+    );
+    changes.completes(LIMIT).await;
+    assert_eq!(orders.give_back_due().await.unwrap(), 1);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pass_waits_for_a_kafka_that_is_away_once_and_not_for_each_sale() {
+    let kafka = PrivateKafka::start().await;
+    let app = TestApp::build()
+        .on_kafka(kafka.brokers())
+        .without_workers()
+        .start()
+        .await;
+    let mut sales = Vec::new();
+    for _ in 0..4 {
+        sales.push(sold(&app, 1).await);
+    }
+    kafka.kill9().await;
+    for (sale, _) in &sales {
+        app.redis()
+            .query::<i64>(cmd("DEL").arg(key(&app, sale, "meta")))
+            .await
+            .unwrap();
+    }
+    let began = std::time::Instant::now();
+    let orders = &app.services().orders;
+    assert_eq!(orders.look_after_sales().await.unwrap(), 4);
+    let taken = began.elapsed();
+    assert!(taken < Duration::from_secs(15), "{taken:?} for four sales");
+    for (_, bought) in &sales {
+        let (buyer, order) = &bought[0];
+        assert_eq!(read_order(buyer, order).await["status"], "UNPAID");
+    }
     app.finish().await;
 }

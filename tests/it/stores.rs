@@ -8,15 +8,16 @@ use domain::infra::clock::Clock;
 use domain::infra::db::Db;
 use domain::orders::apply::Outcome;
 use domain::orders::queued::QueuedOrderV1;
-use domain::orders::store::{Barred, Found, Incoming, OrderStore, Recorded, SqlStore};
+use domain::orders::store::{Barred, Found, Incoming, IntentBy, OrderStore, Recorded, SqlStore};
 use domain::orders::{CloseReason, OrderId, OrderKey, RejectReason};
 use domain::settings::{AnswerMode, SaleSettings, Secret};
 use domain::users::UserId;
 use domain::vouchers::{Currency, Money, VoucherId};
 use entity::order::OrderStatus;
+use entity::payment_intent::IntentStatus;
 use entity::refund::RefundReason;
 use entity::sale::SaleStage;
-use entity::{giveback, order, order_reject, payment, refund, sale, stock_entry};
+use entity::{giveback, order, order_reject, payment, payment_intent, refund, sale, stock_entry};
 use sea_orm::{
     ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QuerySelect,
     TransactionTrait,
@@ -535,6 +536,40 @@ async fn orphans_are_read_page_by_page(kind: Store) {
     bench.end().await;
 }
 
+async fn an_intent_stays_and_takes_the_payload_it_lacked(kind: Store) {
+    let bench = Bench::new(kind, 9).await;
+    let intent = |token: &str, payload: &str| payment_intent::Model {
+        order_id: 10,
+        token: token.to_owned(),
+        provider: "sandbox".to_owned(),
+        user_id: 1,
+        voucher_id: VOUCHER,
+        amount_minor: 100,
+        currency: "VND".to_owned(),
+        payload: payload.to_owned(),
+        status: IntentStatus::Open,
+        created_at: 0,
+    };
+    let payload = String::from_utf8(item(10, 1).to_bytes()).unwrap();
+    for (given, kept) in [
+        ("", ""),
+        (payload.as_str(), payload.as_str()),
+        ("x", &payload),
+    ] {
+        let intent = intent(
+            &format!("t{given}").chars().take(9).collect::<String>(),
+            given,
+        );
+        let found = bench.store.keep_intent(intent).await.unwrap();
+        assert_eq!((found.token.as_str(), found.payload.as_str()), ("t", kept));
+        let stored = bench.store.intent(IntentBy::Token("t")).await.unwrap();
+        assert_eq!(stored.unwrap().payload, kept);
+    }
+    let open = bench.store.open_intents(VoucherId(VOUCHER)).await.unwrap();
+    assert_eq!(open, [item(10, 1)]);
+    bench.end().await;
+}
+
 async fn money_pays_an_order_once_and_else_goes_back_once(kind: Store) {
     let bench = Bench::new(kind, 9).await;
     bench
@@ -761,4 +796,5 @@ on_each_database!(
     money_pays_an_order_once_and_else_goes_back_once,
     pay_against_close_has_one_winner_and_the_losers_money_goes_back,
     orphans_are_read_page_by_page,
+    an_intent_stays_and_takes_the_payload_it_lacked,
 );

@@ -3,7 +3,8 @@
 
 use super::apply::Outcome;
 use super::queued::QueuedOrderV1;
-use super::{CloseReason, Error, Order, OrderKey, Orders, Status};
+use super::store::Found;
+use super::{CloseReason, Error, Order, OrderKey, OrderRow, Orders, Status};
 
 /// Orders closed in one transaction.
 const BATCH: u64 = 500;
@@ -26,8 +27,9 @@ impl Orders {
         let now = self.inner.infra.clock.now_ms();
         let due = self.inner.store.due(now, BATCH).await?;
         let closed = self.inner.store.close(&due, CloseReason::Deadline).await?;
-        self.tell_closed(&closed).await?;
-        Ok(closed.len())
+        let count = closed.len();
+        self.tell_closed(closed).await;
+        Ok(count)
     }
 
     /// Cancels an unpaid order for its buyer; one that is still queued is written first.
@@ -48,14 +50,15 @@ impl Orders {
             .store
             .close(&[(key.order, key.voucher)], CloseReason::Buyer)
             .await?;
-        self.tell_closed(&closed).await?;
+        let is_closed = !closed.is_empty();
+        self.tell_closed(closed).await;
         // Somebody else may have closed or paid it meanwhile: the present state tells.
         let order = self.require(key).await?;
-        if closed.is_empty() {
-            Ok(CancelOutcome::NotCancellable(order))
+        Ok(if is_closed {
+            CancelOutcome::Closed(order)
         } else {
-            Ok(CancelOutcome::Closed(order))
-        }
+            CancelOutcome::NotCancellable(order)
+        })
     }
 
     /// Writes the row of one queued order now, from its outbox entry; nothing happens when there is none.
@@ -78,17 +81,19 @@ impl Orders {
         self.get(key).await?.ok_or(Error::NoSuchOrder)
     }
 
-    async fn tell_closed(&self, closed: &[super::OrderRow]) -> Result<(), Error> {
+    /// Tells who watches, with the money that is on its way back: without it a closed order would look final.
+    async fn tell_closed(&self, closed: Vec<OrderRow>) {
         if closed.is_empty() {
-            return Ok(());
+            return;
         }
         metrics::counter!("lifemate_orders_closed_total").increment(closed.len() as u64);
-        let orders = closed
-            .iter()
-            .map(|row| Order::from_row(row, None))
-            .collect::<Result<Vec<_>, _>>()?;
-        self.publish_changes(&orders).await;
         self.inner.giveback_due.notify_one();
-        Ok(())
+        let found = closed.into_iter().map(Found::Row).collect();
+        match self.orders_of_found(found).await {
+            Ok(orders) => self.publish_changes(&orders).await,
+            Err(e) => {
+                tracing::debug!(error = %e, "closed orders are told when what is watched is read again");
+            }
+        }
     }
 }

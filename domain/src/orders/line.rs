@@ -81,9 +81,11 @@ impl Orders {
         let Ok(mut line) = self.inner.infra.redis.line().await else {
             return false;
         };
-        has_fence(&mut line.conn, self.scripts())
-            .await
-            .unwrap_or(false)
+        let fenced = has_fence(&mut line.conn, self.scripts()).await;
+        if let Err(ScriptError::Redis(e)) = &fenced {
+            self.inner.infra.redis.failed(&line, e);
+        }
+        fenced.unwrap_or(false)
     }
 
     /// Reads a sale's keys in one step; works without any loaded script.
@@ -163,18 +165,30 @@ impl Orders {
         let line = self.inner.infra.redis.line().await?;
         let mut result = call(line.conn.clone()).await;
         if matches!(result, Err(ScriptError::NoScript)) {
-            let mut conn = line.conn.clone();
-            if has_fence(&mut conn, self.scripts()).await? {
-                load_all(&mut conn, self.scripts()).await?;
-                result = call(conn).await;
-            } else {
-                self.inner.recovery_wanted.notify_one();
-            }
+            result = self.load_and_call(line.conn.clone(), call).await;
         }
         if let Err(ScriptError::Redis(e)) = &result {
             self.inner.infra.redis.failed(&line, e);
         }
         result
+    }
+
+    /// Loads the scripts and calls again, if the fence is there.
+    async fn load_and_call<T, F, R>(
+        &self,
+        mut conn: MultiplexedConnection,
+        call: F,
+    ) -> Result<T, ScriptError>
+    where
+        F: Fn(MultiplexedConnection) -> R,
+        R: Future<Output = Result<T, ScriptError>>,
+    {
+        if !has_fence(&mut conn, self.scripts()).await? {
+            self.inner.recovery_wanted.notify_one();
+            return Err(ScriptError::NoScript);
+        }
+        load_all(&mut conn, self.scripts()).await?;
+        call(conn).await
     }
 }
 

@@ -41,15 +41,15 @@ pub enum Recovered {
 struct Pass {
     /// One TCP connection from the first look at the fence to its load: a restart in between breaks it.
     conn: MultiplexedConnection,
-    /// When the first of its sales began to wait for the writers.
-    waiting_since: Option<Instant>,
+    /// How long its sales may wait for the writers, all together.
+    patience: Duration,
 }
 
 impl Pass {
     async fn begin(orders: &Orders) -> Result<Self, Error> {
         Ok(Self {
             conn: orders.inner.infra.redis.dedicated().await?,
-            waiting_since: None,
+            patience: CATCH_UP,
         })
     }
 }
@@ -228,20 +228,19 @@ impl Orders {
         let Bus::Kafka(bus) = &self.inner.infra.bus else {
             return Ok(());
         };
-        let began = *pass.waiting_since.get_or_insert_with(Instant::now);
-        loop {
+        let began = Instant::now();
+        while began.elapsed() < pass.patience {
             if matches!(bus.lag().await, Ok(0)) {
                 return Ok(());
             }
-            if began.elapsed() > CATCH_UP {
-                return match self.inner.settings.sale.answer_mode {
-                    AnswerMode::Redis => Ok(()),
-                    AnswerMode::RedisAndKafka => Err(Error::TryLater(
-                        "kafka is not read to its end yet".to_owned(),
-                    )),
-                };
-            }
             tokio::time::sleep(CATCH_UP_POLL).await;
+        }
+        pass.patience = Duration::ZERO;
+        match self.inner.settings.sale.answer_mode {
+            AnswerMode::Redis => Ok(()),
+            AnswerMode::RedisAndKafka => Err(Error::TryLater(
+                "kafka is not read to its end yet".to_owned(),
+            )),
         }
     }
 

@@ -14,7 +14,7 @@ use super::store::{Barred, Found};
 use super::{Error, Order, OrderId, OrderKey, Orders, Refund, Status, money};
 use crate::infra::ids::made_at_ms;
 use crate::users::UserId;
-use crate::vouchers::{Sale, VoucherId};
+use crate::vouchers::{Money, Sale, VoucherId};
 
 /// An order that is found nowhere is taken for lost this long after its id was made; until then it is on the way.
 pub(super) const NOWHERE_AFTER_MS: i64 = 10_000;
@@ -32,7 +32,8 @@ impl Orders {
     /// The order as it is now; `None` when there is none, or its buyer or voucher are others than the key says.
     ///
     /// Looks in the database, then in Redis; for a settled sale in the database alone. An order that is nowhere 10 s
-    /// after its id was made is barred for good and then REJECTED; whatever cannot be told for sure is QUEUED.
+    /// after its id was made is barred for good and then REJECTED, also when its sale is settled; whatever cannot be told
+    /// for sure is QUEUED.
     ///
     /// # Errors
     /// When the database fails. Trouble of Redis is no error here: the order may be there, so it is QUEUED.
@@ -49,17 +50,19 @@ impl Orders {
         let Some(sale) = self.inner.store.sale(key.voucher).await? else {
             return Ok(None);
         };
+        let age_ms = self.inner.infra.clock.now_ms() - made_at_ms(key.order.0);
         if sale.stage == SaleStage::Settled {
-            return Ok(None);
+            // Redis has no say any more, and the epoch stands still.
+            return if age_ms < NOWHERE_AFTER_MS {
+                queued(key, &sale, None).map(Some)
+            } else {
+                self.bar_settled(key, &sale).await
+            };
         }
         match self.held_in_redis(key).await {
             Ok(Some(held)) if held.buyer != key.buyer => Ok(None),
             Ok(Some(held)) => queued(key, &sale, Some(held)).map(Some),
-            Ok(None)
-                if self.inner.infra.clock.now_ms() - made_at_ms(key.order.0) < NOWHERE_AFTER_MS =>
-            {
-                queued(key, &sale, None).map(Some)
-            }
+            Ok(None) if age_ms < NOWHERE_AFTER_MS => queued(key, &sale, None).map(Some),
             Ok(None) => self.find_or_bar(key, &sale).await,
             Err(e) => {
                 tracing::debug!(error = %e, order.id = key.order.0, "redis cannot tell about an order: it counts as queued");
@@ -215,22 +218,44 @@ impl Orders {
                     break;
                 }
             };
-            match self.inner.store.bar(key, &price, epoch).await? {
-                Barred::Found(found) => return self.own(key, found).await,
-                Barred::Rejected(row) => {
-                    tracing::warn!(
-                        order.id = key.order.0,
-                        voucher.id = key.voucher.0,
-                        "an order is nowhere: it is rejected"
-                    );
-                    let order = Order::from_reject(&row, None)?;
-                    self.publish_changes(std::slice::from_ref(&order)).await;
-                    return Ok(Some(order));
-                }
-                Barred::OtherEpoch => {}
+            if let Some(found) = self.bar(key, &price, epoch).await? {
+                return self.own(key, found).await;
             }
         }
         queued(key, sale, None).map(Some)
+    }
+
+    /// The same for a settled sale, of which the database alone knows.
+    async fn bar_settled(&self, key: OrderKey, sale: &Sale) -> Result<Option<Order>, Error> {
+        let price = money(sale.price_minor, &sale.currency)?;
+        match self.bar(key, &price, sale.epoch).await? {
+            Some(found) => self.own(key, found).await,
+            None => queued(key, sale, None).map(Some),
+        }
+    }
+
+    /// Rejects an order that is nowhere, and tells who watches it; what the database knows of it now, `None` when it is
+    /// in another epoch.
+    pub(super) async fn bar(
+        &self,
+        key: OrderKey,
+        price: &Money,
+        epoch: i64,
+    ) -> Result<Option<Found>, Error> {
+        match self.inner.store.bar(key, price, epoch).await? {
+            Barred::OtherEpoch => Ok(None),
+            Barred::Found(found) => Ok(Some(found)),
+            Barred::Rejected(row) => {
+                tracing::warn!(
+                    order.id = key.order.0,
+                    voucher.id = key.voucher.0,
+                    "an order is nowhere: it is rejected"
+                );
+                self.publish_changes(&[Order::from_reject(&row, None)?])
+                    .await;
+                Ok(Some(Found::Reject(row)))
+            }
+        }
     }
 
     /// The queued order of a user in one sale, if Redis holds one and can be asked.

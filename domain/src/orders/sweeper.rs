@@ -10,9 +10,8 @@ use sea_orm::EntityTrait;
 
 use super::queued::{BadPayload, QueuedOrderV1};
 use super::rounds::Round;
-use super::store::Barred;
 use super::writer::BATCH;
-use super::{Error, Order, OrderId, OrderKey, Orders, money};
+use super::{Error, OrderId, OrderKey, Orders, money};
 use crate::infra::bus::Bus;
 use crate::infra::ids::made_at_ms;
 use crate::users::UserId;
@@ -92,8 +91,13 @@ impl Orders {
         let Some(partition) = bus.partition_of(voucher.0) else {
             return Ok(WRITER_STANDS_MS);
         };
-        let progress = writer_progress::Entity::find_by_id(partition)
-            .one(self.inner.infra.db.conn())
+        let db = self.inner.infra.db.clone();
+        let progress = writer_progress::Entity::find_by_id(partition);
+        let progress = self
+            .inner
+            .infra
+            .db
+            .run(async move { progress.one(db.conn()).await })
             .await?;
         let now = self.inner.infra.clock.now_ms();
         let moves = progress.is_some_and(|p| now - p.committed_at < WRITER_STANDS_MS);
@@ -151,15 +155,7 @@ impl Orders {
             buyer,
         };
         let price = money(sale.price_minor, &sale.currency)?;
-        match self.inner.store.bar(key, &price, epoch).await? {
-            Barred::OtherEpoch => Ok(false),
-            Barred::Found(_) => Ok(true),
-            Barred::Rejected(row) => {
-                let rejected = Order::from_reject(&row, None)?;
-                self.publish_changes(&[rejected]).await;
-                Ok(true)
-            }
-        }
+        Ok(self.bar(key, &price, epoch).await?.is_some())
     }
 }
 

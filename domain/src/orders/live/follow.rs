@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use entity::{order, order_reject};
+use futures_util::{StreamExt, stream};
+use rand::Rng;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -30,6 +32,9 @@ const ORDERS_PER_USER: u64 = 50;
 const NEW_WITHIN_MS: i64 = 60_000;
 /// Unwritten orders that are looked for elsewhere in one round; the others' turn comes in a later one.
 const LOOKS_PER_ROUND: usize = 100;
+/// Looks that go on at the same moment, and how long new ones are begun in one round.
+const LOOKS_AT_ONCE: usize = 8;
+const LOOKS_BEGIN_WITHIN: Duration = Duration::from_millis(500);
 
 /// What a turn of the loop is about.
 enum Heard {
@@ -73,13 +78,9 @@ impl Orders {
         let ids: HashSet<OrderId> = wanted.iter().map(|e| e.order).collect();
         let read = self.read_and_deliver(ids).await?;
         // An order without a row is known to Redis only.
-        for event in wanted
-            .iter()
-            .filter(|e| !read.contains(&e.order))
-            .take(LOOKS_PER_ROUND)
-        {
-            self.look_and_deliver(event.key()).await?;
-        }
+        let unwritten = wanted.iter().filter(|e| !read.contains(&e.order));
+        self.look_for(unwritten.map(OrderEventV1::key).collect())
+            .await;
         Ok(())
     }
 
@@ -104,9 +105,7 @@ impl Orders {
         let lost = watched.unwritten.into_iter().filter(|key| {
             !read.contains(&key.order) && now - made_at_ms(key.order.0) >= NOWHERE_AFTER_MS
         });
-        for key in lost.take(LOOKS_PER_ROUND) {
-            self.look_and_deliver(key).await?;
-        }
+        self.look_for(lost.collect()).await;
         Ok(())
     }
 
@@ -130,11 +129,31 @@ impl Orders {
         Ok(read)
     }
 
-    async fn look_and_deliver(&self, key: OrderKey) -> Result<(), Error> {
-        if let Some(order) = self.get(key).await? {
-            self.inner.live.deliver(&[Arc::new(order)]);
+    /// Looks for orders one by one, some at once, and hands on what is found. Nothing else is heard meanwhile, so it
+    /// takes a part of them and begins nothing after a while: a Redis that hangs costs each look a timeout. Where it
+    /// begins is left to chance, so that each has its turn in some round.
+    async fn look_for(&self, mut keys: Vec<OrderKey>) {
+        if keys.is_empty() {
+            return;
         }
-        Ok(())
+        let first = rand::rng().random_range(0..keys.len());
+        keys.rotate_left(first);
+        keys.truncate(LOOKS_PER_ROUND);
+        let began = Instant::now();
+        stream::iter(keys)
+            .for_each_concurrent(LOOKS_AT_ONCE, |key| async move {
+                if began.elapsed() > LOOKS_BEGIN_WITHIN {
+                    return;
+                }
+                match self.get(key).await {
+                    Ok(Some(order)) => self.inner.live.deliver(&[Arc::new(order)]),
+                    Ok(None) => {}
+                    Err(e) => {
+                        tracing::debug!(error = %e, order.id = key.order.0, "a watched order cannot be looked for now");
+                    }
+                }
+            })
+            .await;
     }
 
     /// What was written for these users since a moment.

@@ -91,7 +91,7 @@ impl Orders {
         }
         let body: Body = serde_json::from_slice(callback.body)
             .map_err(|e| CallbackError::Malformed(e.to_string()))?;
-        if !(1..=MAX_TRANSACTION).contains(&body.transaction_id.len())
+        if !is_transaction_id(&body.transaction_id)
             || body.amount_minor < 0
             || body.currency.len() > 16
         {
@@ -178,6 +178,12 @@ impl Orders {
     }
 }
 
+/// A provider's id is one word: databases differ in whether a space at its end counts, and so in what is unique.
+fn is_transaction_id(id: &str) -> bool {
+    (1..=MAX_TRANSACTION).contains(&id.len())
+        && !id.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
 /// Signs as a provider does: hexadecimal HMAC-SHA256 of `timestamp + "." + body`.
 pub(super) fn sign(secret: &Secret, timestamp: &str, body: &[u8]) -> String {
     hex::encode(mac(secret, timestamp, body).finalize().into_bytes())
@@ -214,6 +220,26 @@ fn mac(secret: &Secret, timestamp: &str, body: &[u8]) -> Hmac<Sha256> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transaction_id_is_one_word() {
+        for good in ["t", "sandbox-0f", "ü", &"x".repeat(128)] {
+            assert!(is_transaction_id(good), "{good:?}");
+        }
+        for bad in [
+            "",
+            "t ",
+            " t",
+            "a b",
+            "t\n",
+            "t\0",
+            "t\u{a0}",
+            "\u{7f}",
+            &"x".repeat(129),
+        ] {
+            assert!(!is_transaction_id(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_callback_counts_only_signed_and_fresh() {

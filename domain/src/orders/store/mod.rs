@@ -269,7 +269,8 @@ pub trait OrderStore: Send + Sync {
     /// shops with their new versions.
     async fn count_sold(&self, most: u64) -> Result<(usize, Vec<(ShopId, i64)>), DbErr>;
 
-    /// Keeps the intent to pay an order; an earlier one of the same order stays and is returned.
+    /// Keeps the intent to pay an order; an earlier one of the same order stays and is returned, with the payload if it
+    /// had none.
     async fn keep_intent(
         &self,
         intent: payment_intent::Model,

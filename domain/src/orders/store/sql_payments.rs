@@ -148,7 +148,7 @@ impl SqlStore {
         let order = intent.order_id;
         let conn = self.db.conn();
         if let Some(earlier) = payment_intent::Entity::find_by_id(order).one(conn).await? {
-            return Ok(earlier);
+            return self.complete_intent(earlier, intent.payload).await;
         }
         match payment_intent::Entity::insert(intent.clone().into_active_model())
             .exec_without_returning(conn)
@@ -161,6 +161,24 @@ impl SqlStore {
                 .ok_or(DbErr::RecordNotFound(format!("intent {order}"))),
             Err(e) => Err(e),
         }
+    }
+
+    /// An intent that was opened before anybody could read the order's payload takes it now.
+    async fn complete_intent(
+        &self,
+        mut earlier: payment_intent::Model,
+        payload: String,
+    ) -> Result<payment_intent::Model, DbErr> {
+        if earlier.payload.is_empty() && !payload.is_empty() {
+            payment_intent::Entity::update_many()
+                .col_expr(payment_intent::Column::Payload, Expr::value(&payload))
+                .filter(payment_intent::Column::OrderId.eq(earlier.order_id))
+                .filter(payment_intent::Column::Payload.eq(""))
+                .exec(self.db.conn())
+                .await?;
+            earlier.payload = payload;
+        }
+        Ok(earlier)
     }
 }
 
