@@ -170,6 +170,7 @@ async fn a_sale_that_is_over_and_quiet_is_settled_and_its_keys_go() {
         0,
         "by the clock of Redis, which shuts the window, it has only just ended"
     );
+    assert_eq!(row(&app, &sale).await.stage, SaleStage::Opened);
     // As if it had ended a while ago; the gauge tells Redis.
     let end_ms = row(&app, &sale).await.end_ms - 20_000;
     sale::Entity::update_many()
