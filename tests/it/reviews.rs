@@ -23,6 +23,13 @@ async fn add(client: &Client, shop: &str, order: Option<&str>, score: i32) -> An
     client.gql(query, json!({ "input": input })).await
 }
 
+/// As `add`, and asks for nothing but the review itself: while others write, the cache may put off who reads the shop.
+async fn add_bare(client: &Client, shop: &str, score: i32) -> Answer {
+    let query = "mutation($input: AddReviewInput!) { addReview(input: $input) { review { id } } }";
+    let input = json!({ "shopId": shop, "score": score, "text": "Good noodles" });
+    client.gql(query, json!({ "input": input })).await
+}
+
 async fn delete(client: &Client, review: &str) -> Answer {
     let query = "mutation($id: ID!) { deleteReview(input: { reviewId: $id }) { reviewId shop { score commentCount } } }";
     client.gql(query, json!({ "id": review })).await
@@ -231,10 +238,13 @@ async fn a_hundred_at_once(store: Store) {
     let shop_ref = &shop;
     let reviews = guests.iter().enumerate().map(|(n, guest)| async move {
         let score = 1 + i32::try_from(n % 5).unwrap();
-        let mine = add(guest, shop_ref, None, score).await;
+        let mine = add_bare(guest, shop_ref, score).await;
         // Some think again at once.
         if n % 10 == 0 {
-            delete(guest, &id(&mine)).await.data();
+            let query =
+                "mutation($id: ID!) { deleteReview(input: { reviewId: $id }) { reviewId } }";
+            let answer = guest.gql(query, json!({ "id": id(&mine) })).await;
+            answer.data();
         }
     });
     join_all(reviews).await;

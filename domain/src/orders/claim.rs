@@ -25,7 +25,7 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClaimAnswer {
     /// The units are the buyer's, by this claim or by an earlier one with the same request id.
-    Accepted(Order),
+    Accepted(Box<Order>),
     /// See the refusal; nothing was taken.
     Refused(ClaimRefusal),
 }
@@ -121,7 +121,7 @@ impl Orders {
             metrics::counter!("lifemate_orders_claimed_total").increment(1);
             self.publish_changes(std::slice::from_ref(&claimed)).await;
         }
-        Ok(ClaimAnswer::Accepted(claimed))
+        Ok(ClaimAnswer::Accepted(Box::new(claimed)))
     }
 }
 

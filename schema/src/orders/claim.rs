@@ -56,6 +56,10 @@ pub struct NotOnSale {
 
 /// What a claim came to.
 #[derive(Union)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once for each answer, and never kept"
+)]
 pub enum ClaimResult {
     /// The units are the viewer's.
     Accepted(ClaimAccepted),
@@ -98,7 +102,7 @@ impl ClaimMutation {
         let orders = &ctx.services().orders;
         let result = match orders.claim(claim).await.map_err(api_error)? {
             ClaimAnswer::Accepted(order) => ClaimResult::Accepted(ClaimAccepted {
-                order: Order(order),
+                order: Order(*order),
             }),
             ClaimAnswer::Refused(refusal) => refused(refusal),
         };

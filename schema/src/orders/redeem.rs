@@ -40,6 +40,10 @@ pub struct NotRedeemable {
 
 /// What a code came to.
 #[derive(Union)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once for each answer, and never kept"
+)]
 pub enum RedeemResult {
     /// It is used now.
     Redeemed(OrderRedeemed),
