@@ -17,6 +17,7 @@ pub mod follows;
 pub mod reviews;
 
 pub mod notifications;
+pub mod sign_ins;
 
 pub mod chats;
 
@@ -48,6 +49,7 @@ use rate_limits::RateLimits;
 use reviews::Reviews;
 use settings::Settings;
 use shops::Shops;
+use sign_ins::SignIns;
 use switches::Switches;
 use uploads::Uploads;
 use users::Users;
@@ -136,6 +138,8 @@ pub struct Services {
     pub notifications: Notifications,
     /// Who follows whom.
     pub follows: Follows,
+    /// Days on which users signed in.
+    pub sign_ins: SignIns,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
     /// Features that can be given up.
@@ -185,6 +189,7 @@ impl Services {
         let users = Users::new(infra.clone(), settings);
         let uploads = Uploads::new(infra.clone(), settings)?;
         let shops = Shops::new(infra.clone());
+        let sign_ins = SignIns::new(infra.clone(), users.clone());
         let vouchers = Vouchers::new(infra.clone(), shops.clone());
         let switches = Switches::new(infra.clone());
         switches
@@ -212,6 +217,7 @@ impl Services {
             reviews,
             notifications,
             follows,
+            sign_ins,
             rate_limits,
             switches,
             infra,

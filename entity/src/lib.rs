@@ -25,6 +25,7 @@ pub mod shop;
 pub mod shop_rating;
 pub mod shop_type;
 pub mod sold_change;
+pub mod sign_in;
 pub mod stock_entry;
 pub mod switch;
 pub mod user;

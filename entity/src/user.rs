@@ -64,6 +64,8 @@ pub struct Model {
     pub role: Role,
     /// Since when the user is shut out, in epoch milliseconds; `None`: he is not.
     pub banned_at: Option<i64>,
+    /// The IANA name of the zone whose days are the user's; `None` until set.
+    pub time_zone: Option<String>,
     /// When it was written, in epoch milliseconds.
     pub created_at: i64,
     /// When it was last changed, in epoch milliseconds.

@@ -16,6 +16,7 @@ mod m20261201_000008_create_dead_letters;
 mod m20261201_000009_create_switches;
 mod m20261201_000010_create_follows;
 mod m20261201_000012_create_images;
+mod m20261201_000013_create_sign_ins;
 mod m20261201_000015_create_notifications;
 mod m20261201_000016_create_chats;
 mod m20261201_000019_create_offers;
@@ -50,6 +51,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000021_add_sale_indexes::Migration),
             Box::new(m20261201_000019_create_offers::Migration),
             Box::new(m20261201_000020_create_reviews::Migration),
+            Box::new(m20261201_000013_create_sign_ins::Migration),
         ]
     }
 }

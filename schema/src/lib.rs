@@ -19,6 +19,7 @@ pub mod node;
 pub mod notifications;
 pub mod orders;
 pub mod shops;
+pub mod sign_ins;
 pub mod switches;
 pub mod uploads;
 pub mod users;
@@ -53,6 +54,7 @@ pub struct Mutation(
     orders::ClaimMutation,
     orders::RedeemMutation,
     reviews::ReviewMutation,
+    sign_ins::SignInMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,
 );

@@ -143,6 +143,18 @@ pub(crate) const IMAGE_WRITES: Rule = Rule {
     message: "too many pictures deleted; slow down",
 };
 
+/// Sign-ins: one a day, and a month made up at most.
+pub(crate) const SIGN_INS: Rule = Rule {
+    name: "sign_ins",
+    shape: Shape::Window {
+        calls: 60,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many sign-ins; slow down",
+};
+
 /// Lets a call through that is below its limit.
 pub(crate) struct Limited(pub(crate) &'static Rule);
 

@@ -285,6 +285,7 @@ async fn two_follow_very_many(app: &TestApp, one: i64, other: i64) {
                 birthday: None,
                 role: user::Role::User,
                 banned_at: None,
+                time_zone: None,
                 created_at: *id,
                 updated_at: *id,
                 version: 1,

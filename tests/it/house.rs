@@ -16,6 +16,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("notifications", &["users"]),
     ("follows", &["users"]),
     ("chats", &["users", "follows"]),
+    ("sign_ins", &["users"]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

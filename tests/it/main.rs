@@ -34,6 +34,7 @@ mod sales;
 mod schema;
 mod seckill;
 mod shops;
+mod sign_ins;
 mod spine;
 mod stores;
 mod support;

@@ -18,6 +18,7 @@ use entity::payment_intent::IntentStatus;
 use entity::refund::{RefundReason, RefundStatus};
 use entity::sale::SaleStage;
 use entity::shop::ShopStatus;
+use entity::sign_in;
 use entity::stock_entry::StockReason;
 use entity::user::{Gender, Role};
 use entity::voucher::{VoucherKind, VoucherStatus};
@@ -290,6 +291,7 @@ fn a_user(id: i64, phone: &str) -> user::Model {
         birthday: Date::from_ymd_opt(2000, 2, 29),
         role: Role::Merchant,
         banned_at: Some(BIG),
+        time_zone: Some("America/Argentina/ComodRivadavia".to_owned()),
         created_at: BIG,
         updated_at: BIG,
         version: BIG,
@@ -658,6 +660,17 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
         expires_at: BIG,
     };
     assert_keeps(&conn, lease).await;
+    let year = sign_in::Model {
+        user_id: BIG,
+        year: 2028,
+        signed: vec![0xff; 46],
+        made_up: vec![0; 46],
+        joined: vec![0x80; 46],
+        time_zone: "America/Argentina/ComodRivadavia".to_owned(),
+        updated_at: BIG,
+        version: BIG,
+    };
+    assert_keeps(&conn, year).await;
     let switch = switch::Model {
         name: "s".repeat(64),
         is_on: true,

@@ -101,6 +101,7 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.deleteImage", "signed in"),
         ("Mutation.follow", "signed in"),
         ("Mutation.unfollow", "signed in"),
+        ("Mutation.signIn", "signed in"),
         ("Mutation.seckillVoucher", "signed in"),
         ("Mutation.payOrder", "signed in"),
         ("Mutation.cancelOrder", "signed in"),
@@ -199,6 +200,7 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
             "seckillVoucher",
             r#"seckillVoucher(input: { voucherId: "Vm91Y2hlcjox", clientRequestId: "r" }) { result { __typename } }"#,
         ),
+        ("signIn", "signIn(input: {}) { streak { days } }"),
         (
             "deleteImage",
             r#"deleteImage(input: { imageId: "SW1hZ2U6MQ" }) { imageId }"#,

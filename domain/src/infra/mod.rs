@@ -15,6 +15,7 @@ pub mod lua;
 pub mod redis;
 pub mod text;
 pub mod turns;
+pub mod zones;
 
 use sea_orm::sea_query::IntoIden;
 

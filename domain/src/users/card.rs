@@ -21,7 +21,7 @@ impl Kind for UserById {
     }
 }
 
-/// What a user shows, and their birthday, which only they see.
+/// What a user shows, and what only they see: birthday and time zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCard {
     /// The user.
@@ -38,6 +38,9 @@ pub struct UserCard {
     pub gender: Option<Gender>,
     /// Birthday, `None` until set.
     pub birthday: Option<chrono::NaiveDate>,
+    /// Time zone, `None` until set.
+    #[serde(default)]
+    pub time_zone: Option<String>,
 }
 
 impl From<&User> for UserCard {
@@ -50,6 +53,7 @@ impl From<&User> for UserCard {
             intro: user.intro.clone(),
             gender: user.gender,
             birthday: user.birthday,
+            time_zone: user.time_zone.clone(),
         }
     }
 }

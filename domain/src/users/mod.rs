@@ -32,6 +32,7 @@ use crate::infra::db::is_unique_violation;
 use crate::infra::fault::{Fault, Faulty, database_fault, redis_fault};
 use crate::infra::ids::IdsError;
 use crate::infra::text::TextError;
+use crate::infra::zones::{DEFAULT_ZONE, NoSuchZone, Zone};
 use crate::settings::Settings;
 use card::UserById;
 use code::{Code, Codes};
@@ -95,6 +96,9 @@ pub enum Error {
     /// Nobody has this birthday.
     #[error("a birthday lies between 1900 and today")]
     BadBirthday,
+    /// There is no such time zone.
+    #[error(transparent)]
+    Zone(#[from] NoSuchZone),
     /// Redis holds a session that this program did not write.
     #[error("a stored session cannot be read")]
     BrokenSession,
@@ -135,6 +139,9 @@ impl Faulty for Error {
             },
             Self::BadBirthday => Fault::BadInput {
                 argument: "input.birthday",
+            },
+            Self::Zone(_) => Fault::BadInput {
+                argument: "input.timeZone",
             },
             Self::BrokenSession | Self::Ids(_) => Fault::Internal,
             Self::Database(e) => database_fault(e),
@@ -302,10 +309,19 @@ impl Users {
             .await?)
     }
 
+    /// The zone whose days are the user's.
+    ///
+    /// # Errors
+    /// `NoSuchUser`; the database's.
+    pub async fn zone(&self, id: UserId) -> Result<Zone, Error> {
+        let user = self.get(id).await?.ok_or(Error::NoSuchUser)?;
+        Ok(zone_of(user.time_zone.as_deref()))
+    }
+
     /// Changes what a user tells about himself; texts are stored as they are. Returns the user afterwards.
     ///
     /// # Errors
-    /// `Text`, `BadAvatarUrl`, `BadBirthday`: then nothing is changed.
+    /// `Text`, `BadAvatarUrl`, `BadBirthday`, `Zone`: then nothing is changed.
     pub async fn update_profile(
         &self,
         session: &Session,
@@ -454,6 +470,12 @@ impl Session {
     }
 }
 
+/// The zone of this name; the default where none was set.
+pub fn zone_of(name: Option<&str>) -> Zone {
+    name.and_then(|name| name.parse().ok())
+        .unwrap_or(DEFAULT_ZONE)
+}
+
 /// A user who has told nothing yet.
 fn new_row(infra: &Infra, phone: String, role: Role) -> Result<User, IdsError> {
     let now_ms = infra.clock.now_ms();
@@ -473,6 +495,7 @@ fn new_row(infra: &Infra, phone: String, role: Role) -> Result<User, IdsError> {
         birthday: None,
         role,
         banned_at: None,
+        time_zone: None,
         created_at: now_ms,
         updated_at: now_ms,
         version: 1,

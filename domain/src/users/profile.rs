@@ -7,6 +7,7 @@ use sea_orm::{ActiveEnum, ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 
 use super::{Error, Gender};
 use crate::infra::text::check_text;
+use crate::infra::zones::Zone;
 
 /// Characters of a nickname, at most.
 pub const NICKNAME_MAX_CHARS: usize = 32;
@@ -36,6 +37,8 @@ pub struct ProfileChange {
     pub gender: Option<Option<Gender>>,
     /// From 1900 on, not in the future anywhere on Earth.
     pub birthday: Option<Option<NaiveDate>>,
+    /// The IANA name of a time zone.
+    pub time_zone: Option<Option<String>>,
 }
 
 impl ProfileChange {
@@ -62,6 +65,9 @@ impl ProfileChange {
         if let Some(Some(birthday)) = self.birthday {
             check_birthday(birthday, now_ms)?;
         }
+        if let Some(Some(zone)) = &self.time_zone {
+            zone.parse::<Zone>()?;
+        }
         Ok(())
     }
 
@@ -79,6 +85,7 @@ impl ProfileChange {
             (Column::AvatarUrl, self.avatar_url),
             (Column::City, self.city),
             (Column::Intro, self.intro),
+            (Column::TimeZone, self.time_zone),
         ] {
             if let Some(text) = text {
                 update = update.col_expr(column, Expr::value(text));

@@ -7,7 +7,7 @@ use async_graphql::{
     Context, Enum, ID, InputValueError, InputValueResult, Object, Result, Scalar, ScalarType, Value,
 };
 use chrono::NaiveDate;
-use domain::users::{UserCard, UserId};
+use domain::users::{UserCard, UserId, zone_of};
 
 use crate::context::ContextExt;
 use crate::degraded::note_missing_redis;
@@ -130,6 +130,13 @@ impl User {
     async fn birthday(&self, ctx: &Context<'_>) -> Option<Date> {
         let told = self.row.birthday.filter(|_| self.is_shown_to_self(ctx));
         told.map(Date)
+    }
+
+    /// The IANA name of the zone whose days are the user's, "Asia/Shanghai" until they set one. Null to everybody but the
+    /// user.
+    async fn time_zone(&self, ctx: &Context<'_>) -> Option<&'static str> {
+        self.is_shown_to_self(ctx)
+            .then(|| zone_of(self.row.time_zone.as_deref()).name())
     }
 
     /// Who follows the user, the newest follow first.

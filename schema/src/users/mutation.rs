@@ -80,6 +80,9 @@ pub struct UpdateProfileInput {
     gender: MaybeUndefined<Gender>,
     /// From 1900 on, not in the future.
     birthday: MaybeUndefined<Date>,
+    /// The IANA name of the zone whose days are the viewer's, for example "America/New_York". Null goes back to
+    /// Asia/Shanghai.
+    time_zone: MaybeUndefined<String>,
 }
 
 impl From<UpdateProfileInput> for ProfileChange {
@@ -92,6 +95,7 @@ impl From<UpdateProfileInput> for ProfileChange {
             gender: Option::<Option<Gender>>::from(input.gender)
                 .map(|gender| gender.map(Into::into)),
             birthday: Option::<Option<Date>>::from(input.birthday).map(|day| day.map(|day| day.0)),
+            time_zone: input.time_zone.into(),
         }
     }
 }
@@ -190,8 +194,8 @@ impl UserMutation {
     /// Changes the viewer's profile. For users.
     ///
     /// `BAD_INPUT` with the argument's path when a text is too short, too long or holds a NUL or a character that changes
-    /// the direction of text, when the avatar is no web address or no picture of the viewer's, or the birthday lies in the
-    /// future: then nothing changes.
+    /// the direction of text, when the avatar is no web address or no picture of the viewer's, the birthday lies in the
+    /// future, or there is no such time zone: then nothing changes.
     #[graphql(guard = "Limited(&PROFILE_WRITES)")]
     async fn update_profile(
         &self,

@@ -11,6 +11,7 @@ use crate::error::{api_error, unauthenticated};
 use crate::notifications::{Notification, notifications_of, unread_count_of};
 use crate::orders::{Order, OrderStatus, orders_of, own_key};
 use crate::pagination::List;
+use crate::sign_ins::{SignInCalendar, SignInStreak};
 
 /// The person who is signed in.
 pub struct Viewer {
@@ -137,5 +138,21 @@ impl Viewer {
             .map_err(api_error)
             .transpose()?;
         Some(found.map(Order))
+    }
+
+    /// The days of a year, or of one month of it, on which the viewer signed in.
+    async fn sign_ins(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The year, 1970 to 9999.")] year: i32,
+        #[graphql(desc = "The month, 1 to 12; the whole year by default.")] month: Option<i32>,
+    ) -> Result<SignInCalendar> {
+        SignInCalendar::read(ctx, self.user_id, year, month).await
+    }
+
+    /// How many days in a row the viewer has signed in, as of today in their time zone.
+    async fn sign_in_streak(&self, ctx: &Context<'_>) -> Result<SignInStreak> {
+        let streak = ctx.services().sign_ins.streak(self.user_id).await;
+        Ok(streak.map_err(api_error)?.into())
     }
 }
