@@ -20,6 +20,7 @@ pub mod notifications;
 pub mod sign_ins;
 
 pub mod chats;
+pub mod visits;
 
 pub mod rate_limits;
 pub mod switches;
@@ -53,6 +54,7 @@ use sign_ins::SignIns;
 use switches::Switches;
 use uploads::Uploads;
 use users::Users;
+use visits::Visits;
 use vouchers::Vouchers;
 
 /// How often the clock looks at the database's.
@@ -140,6 +142,8 @@ pub struct Services {
     pub follows: Follows,
     /// Days on which users signed in.
     pub sign_ins: SignIns,
+    /// How many different people came.
+    pub visits: Visits,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
     /// Features that can be given up.
@@ -190,6 +194,7 @@ impl Services {
         let uploads = Uploads::new(infra.clone(), settings)?;
         let shops = Shops::new(infra.clone());
         let sign_ins = SignIns::new(infra.clone(), users.clone());
+        let visits = Visits::new(infra.clone(), settings);
         let vouchers = Vouchers::new(infra.clone(), shops.clone());
         let switches = Switches::new(infra.clone());
         switches
@@ -218,6 +223,7 @@ impl Services {
             notifications,
             follows,
             sign_ins,
+            visits,
             rate_limits,
             switches,
             infra,
@@ -255,6 +261,8 @@ impl Services {
         }
         let cache_stop = stop.clone();
         tasks.spawn(async move { cache.run(cache_stop).await });
+        let (visits, visits_stop) = (self.visits.clone(), stop.clone());
+        tasks.spawn(async move { visits.run(visits_stop).await });
         let (switches, switches_stop) = (self.switches.clone(), stop.clone());
         tasks.spawn(async move { switches.run(switches_stop).await });
         let (shops, shops_stop) = (self.shops.clone(), stop.clone());

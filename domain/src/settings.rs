@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::infra::zones::Zone;
+
 /// Everything the domain is configured with; already checked by whoever made it.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,6 +31,8 @@ pub struct Settings {
     pub uploads: UploadStore,
     /// Scheme, host and port under which clients and payment providers reach this server, no slash at the end.
     pub public_url: String,
+    /// The zone whose days visits and statistics are counted by.
+    pub time_zone: Zone,
     /// Whether the limits of `rate_limits` are kept; the sale's own click limit always is.
     pub rate_limits: bool,
     /// Production profile: nothing for development is offered.

@@ -19,10 +19,17 @@ struct Fields(Arc<Mutex<BTreeSet<String>>>);
 /// Whether a feature is off; then the field is told as degraded.
 pub(crate) fn is_off(ctx: &Context<'_>, switch: Switch, field: &'static str) -> bool {
     let off = !ctx.services().switches.is_on(switch);
-    if off && let Some(fields) = ctx.data_opt::<Fields>() {
-        fields.0.lock().insert(field.to_owned());
+    if off {
+        tell(ctx, field);
     }
     off
+}
+
+/// Tells a field as degraded.
+pub(crate) fn tell(ctx: &Context<'_>, field: &'static str) {
+    if let Some(fields) = ctx.data_opt::<Fields>() {
+        fields.0.lock().insert(field.to_owned());
+    }
 }
 
 /// Notes that the field was answered while the cache's Redis was away: from a copy or the database, whose copies may

@@ -23,6 +23,7 @@ pub mod sign_ins;
 pub mod switches;
 pub mod uploads;
 pub mod users;
+pub mod visits;
 pub mod vouchers;
 
 use async_graphql::{MergedObject, MergedSubscription, SDLExportOptions, Schema, SchemaBuilder};
@@ -79,6 +80,7 @@ pub fn build(services: Services, limits: Limits) -> ApiSchema {
         .limit_directives(limits.directives)
         .extension(telemetry::Telemetry::new())
         .extension(degraded::Degraded)
+        .extension(visits::SiteVisits)
         .data(loaders::ById::new(services.clone()))
         .data(services);
     if limits.production {

@@ -19,7 +19,7 @@ use crate::degraded::note_missing_redis;
 
 /// Loads things by id.
 pub(crate) struct ById {
-    services: Services,
+    pub(crate) services: Services,
 }
 
 impl ById {

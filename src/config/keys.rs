@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use domain::infra::zones::NoSuchZone;
 use domain::settings::{AnswerMode, GroupProtocol, Secret};
 use reqwest::Url;
 
@@ -168,6 +169,17 @@ pub(super) const KEYS: &[Key] = &[
             )
         },
         show: |c| Some(c.unsafe_redis.to_string()),
+    },
+    Key {
+        name: "time_zone",
+        help: "the IANA name of the zone whose days visits and statistics are counted by",
+        read: |c, v| {
+            put(
+                &mut c.time_zone,
+                v.parse().map_err(|e: NoSuchZone| e.to_string()),
+            )
+        },
+        show: |c| shown(c.time_zone.name()),
     },
     Key {
         name: "kafka_brokers",

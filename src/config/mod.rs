@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use domain::infra::zones::{DEFAULT_ZONE, Zone};
 use domain::settings::{
     AccountSettings, AnswerMode, CodeSenderSettings, GroupProtocol, KafkaSettings, PaymentSettings,
     S3Settings, SaleSettings, Secret, Settings, UploadStore,
@@ -78,6 +79,8 @@ pub struct Config {
     pub orphan_wait_secs: u64,
     /// Clicks on one sale a node takes from one user in a second.
     pub clicks_per_second: u32,
+    /// The zone whose days visits and statistics are counted by.
+    pub time_zone: Zone,
     /// Keep the limits on calls.
     pub rate_limits: bool,
     /// Seals order IDs and cursors.
@@ -183,6 +186,7 @@ impl Default for Config {
             pay_window_secs: 900,
             orphan_wait_secs: 600,
             clicks_per_second: 5,
+            time_zone: DEFAULT_ZONE,
             rate_limits: true,
             id_secret: None,
             webhook_secret: None,
@@ -273,6 +277,7 @@ impl Config {
             },
             uploads: self.uploads(),
             public_url: self.public_url(addr),
+            time_zone: self.time_zone,
             rate_limits: self.rate_limits,
             production: self.is_production(),
             unsafe_redis: self.unsafe_redis,

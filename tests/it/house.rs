@@ -17,6 +17,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("follows", &["users"]),
     ("chats", &["users", "follows"]),
     ("sign_ins", &["users"]),
+    ("visits", &[]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

@@ -42,4 +42,5 @@ mod switches;
 mod transport;
 mod uploads;
 mod users;
+mod visits;
 mod vouchers;
