@@ -66,7 +66,7 @@ const RENEW_IDS_AGAIN: Duration = Duration::from_secs(60);
 /// What is still queued for Kafka at the end has this long.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 /// Writes that the cache's Redis has not heard of yet have this long.
-const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Why the services could not be connected.
 #[derive(Debug, thiserror::Error)]

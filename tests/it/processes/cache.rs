@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use deadpool_redis::redis::cmd;
 use domain::infra::locks::{Locks, Owner};
 use domain::infra::redis::Redis;
-use sea_orm::{ConnectionTrait, DatabaseConnection};
+use entity::shop;
+use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait};
 use serde_json::{Value, json};
 
 use crate::processes::READY;
@@ -286,6 +287,32 @@ async fn a_thousand_readers_of_an_expired_shop_are_one_read_of_a_slow_database()
     );
     held.unwrap().release().await.unwrap();
     assert_eq!(ask(1).await.text("shop.name"), "Second");
+
+    // All of it can be read from the metrics.
+    let kind = "kind=\"shop\"";
+    let requests = "lifemate_cache_requests_total";
+    for (tier, result) in [
+        ("local", "hit"),
+        ("local", "miss"),
+        ("redis", "hit"),
+        ("redis", "miss"),
+        ("database", "load"),
+    ] {
+        let labels = [
+            kind,
+            &format!("tier=\"{tier}\""),
+            &format!("result=\"{result}\""),
+        ];
+        assert!(pair.sum(requests, &labels).await >= 1, "{tier} {result}");
+    }
+    assert_eq!(pair.sum("lifemate_cache_try_later_total", &[kind]).await, 1);
+    for source in ["source=\"own\"", "source=\"broadcast\""] {
+        let invalidations = "lifemate_cache_invalidations_total";
+        assert!(
+            pair.sum(invalidations, &[kind, source]).await >= 2,
+            "{source}"
+        );
+    }
     pair.end().await;
 }
 
@@ -378,4 +405,66 @@ async fn ten_thousand_ids_that_never_were_cost_no_read_and_a_new_shop_is_found_a
         assert_eq!(answer.text("shop.version"), "1");
     }
     pair.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_between_its_commit_and_its_word_leaves_nothing_old_behind() {
+    let pair = Pair::start().await;
+    let shop = create_shop(&pair.merchant).await;
+    let key = format!("cache:shop:{}", number(&shop));
+    let second = pair.nodes[1].client();
+    let name = async || {
+        let answer = second.gql(SHOP, json!({ "id": shop })).await;
+        answer.text("shop.name").to_owned()
+    };
+    let old = name().await;
+    pair.database_wire.slow(SLOW * 3);
+    let (merchant, id) = (pair.merchant.clone(), shop.clone());
+    let types = merchant.gql("{ shopTypes { id } }", Value::Null).await;
+    let input = json!({ "shopId": id, "name": "Second", "typeId": types.text("shopTypes.0.id"),
+        "location": { "latitude": 21.02, "longitude": 105.85 } });
+    let update =
+        "mutation($input: UpdateShopInput!) { updateShop(input: $input) { shop { version } } }";
+    let unheard = tokio::spawn(async move {
+        let answer = merchant.try_gql(update, json!({ "input": input })).await;
+        assert!(answer.is_err(), "{answer:?}");
+    });
+    // Marked: from now on the server's word reaches nobody.
+    let mut is_marked = cmd("HEXISTS");
+    is_marked.arg(pair.redis.key(&key)).arg("until");
+    eventually(SOON, "the mark", async || {
+        pair.redis.query::<bool>(&is_marked).await.unwrap()
+    })
+    .await;
+    pair.redis_wires[0].cut();
+    eventually(SOON, "the commit", async || {
+        let row = shop::Entity::find_by_id(number(&shop))
+            .one(&pair.database)
+            .await;
+        row.unwrap().unwrap().version == 2
+    })
+    .await;
+    let committed = Instant::now();
+    let Pair {
+        nodes: [mut first, mut second_node],
+        database_wire,
+        database,
+        stores,
+        ..
+    } = pair;
+    first.kill9();
+    database_wire.slow(Duration::ZERO);
+    unheard.await.unwrap();
+    assert_eq!(name().await, old, "a copy");
+    eventually(SOON, "the new name", async || name().await == "Second").await;
+    let late = committed.elapsed();
+    assert!(late <= Duration::from_millis(5_500), "{late:?}");
+
+    assert!(
+        second_node.term(STOP).await.success(),
+        "{}",
+        second_node.log()
+    );
+    database.close().await.unwrap();
+    stores.drop_database().await;
 }

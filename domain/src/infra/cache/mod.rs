@@ -6,8 +6,9 @@
 //! and its word: it has left a mark in Redis before. `min_version` is never undercut. Only when Redis is away during
 //! a write, and the process dies before Redis is back, an old value lives on for its life there.
 //!
-//! Rows are deleted softly: what is not there any more keeps its version. A row that is removed from its table by hand
-//! is told for the life of its copies, and must be followed by an invalidation.
+//! Rows of these kinds are never removed from their tables: shops close, vouchers retire, users are banned, each by a
+//! change with a version. A kind that deletes must leave the version behind (`write_then_invalidate` tells "absent" from
+//! then on, under it). A row that is removed by hand is told for the life of its copies.
 
 mod flights;
 mod floors;
