@@ -1,5 +1,8 @@
 //! Reads the command line and runs it. Everything else is in the library.
 
+// The compiler lays out the futures of the schema's roots one in another, a level for each concept that has a part in them.
+#![recursion_limit = "512"]
+
 use std::process::ExitCode;
 
 use clap::Parser;

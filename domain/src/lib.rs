@@ -13,6 +13,7 @@ pub mod vouchers;
 
 pub mod orders;
 
+pub mod blogs;
 pub mod follows;
 pub mod reviews;
 
@@ -35,6 +36,7 @@ use sea_orm::DbErr;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use blogs::Blogs;
 use chats::Chats;
 use follows::Follows;
 use infra::Infra;
@@ -144,6 +146,8 @@ pub struct Services {
     pub sign_ins: SignIns,
     /// How many different people came.
     pub visits: Visits,
+    /// Notes of users.
+    pub blogs: Blogs,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
     /// Features that can be given up.
@@ -205,6 +209,12 @@ impl Services {
         let rate_limits = RateLimits::new(infra.redis.clone(), settings.rate_limits);
         let notifications = Notifications::new(infra.clone());
         let chats = Chats::new(infra.clone(), users.clone(), follows.clone());
+        let blogs = Blogs::new(
+            infra.clone(),
+            shops.clone(),
+            uploads.clone(),
+            notifications.clone(),
+        );
         let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
         let reviews = Reviews::new(
             infra.clone(),
@@ -224,6 +234,7 @@ impl Services {
             follows,
             sign_ins,
             visits,
+            blogs,
             rate_limits,
             switches,
             infra,

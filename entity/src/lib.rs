@@ -1,7 +1,11 @@
 //! The tables, one file each, and their column enums. Knows no rule: see `domain`.
 
+pub mod blog;
+pub mod blog_fanout;
+pub mod blog_like;
 pub mod chat_box;
 pub mod claim;
+pub mod comment;
 pub mod conversation;
 pub mod conversation_member;
 pub mod dead_letter;

@@ -15,6 +15,7 @@ mod m20261201_000007_create_leases;
 mod m20261201_000008_create_dead_letters;
 mod m20261201_000009_create_switches;
 mod m20261201_000010_create_follows;
+mod m20261201_000011_create_blogs;
 mod m20261201_000012_create_images;
 mod m20261201_000013_create_sign_ins;
 mod m20261201_000015_create_notifications;
@@ -52,6 +53,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000019_create_offers::Migration),
             Box::new(m20261201_000020_create_reviews::Migration),
             Box::new(m20261201_000013_create_sign_ins::Migration),
+            Box::new(m20261201_000011_create_blogs::Migration),
         ]
     }
 }

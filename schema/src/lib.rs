@@ -13,6 +13,7 @@ mod degraded;
 mod loaders;
 mod telemetry;
 
+pub mod blogs;
 pub mod chats;
 pub mod follows;
 pub mod node;
@@ -39,6 +40,7 @@ pub struct Query(
     users::UserQuery,
     shops::ShopQuery,
     vouchers::VoucherQuery,
+    blogs::BlogQuery,
     switches::SwitchQuery,
 );
 
@@ -56,6 +58,9 @@ pub struct Mutation(
     orders::RedeemMutation,
     reviews::ReviewMutation,
     sign_ins::SignInMutation,
+    blogs::mutation::BlogMutation,
+    blogs::like::LikeMutation,
+    blogs::comment::CommentMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,
 );
@@ -119,4 +124,8 @@ fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
         "A page of a list of notifications.",
     )
     .override_output_type_description::<List<users::User>>("A page of a list of users.")
+    .override_output_type_description::<List<blogs::Blog>>("A page of a list of notes.")
+    .override_output_type_description::<List<blogs::comment::Comment>>(
+        "A page of the comments on a note.",
+    )
 }

@@ -59,6 +59,42 @@ pub(crate) const LISTS: Rule = Rule {
     message: "too many lists and searches; slow down",
 };
 
+/// Notes that are published, changed or deleted.
+pub(crate) const BLOG_WRITES: Rule = Rule {
+    name: "blog_writes",
+    shape: Shape::Window {
+        calls: 120,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many notes; slow down",
+};
+
+/// Likes that come and go: more than a finger taps.
+pub(crate) const LIKES: Rule = Rule {
+    name: "likes",
+    shape: Shape::Window {
+        calls: 300,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many likes; slow down",
+};
+
+/// Comments that are added or deleted.
+pub(crate) const COMMENT_WRITES: Rule = Rule {
+    name: "comment_writes",
+    shape: Shape::Window {
+        calls: 120,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many comments; slow down",
+};
+
 /// What a merchant writes.
 pub(crate) const MERCHANT_WRITES: Rule = Rule {
     name: "merchant_writes",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_graphql::Context;
 use async_graphql::dataloader::{DataLoader, Loader};
 use domain::Services;
+use domain::blogs::{Blog, BlogId, Comment, CommentPage};
 use domain::chats::{Conversation, ConversationId, Message, MessageId, MessageRange};
 use domain::follows::FollowCounts;
 use domain::orders::OrderId;
@@ -61,6 +62,74 @@ impl Loader<ShopTypeId> for ById {
         // They are few: all of them cost no more than some.
         let types = self.services.shops.types().await.map_err(Arc::new)?;
         Ok(types.into_iter().map(|t| (ShopTypeId(t.id), t)).collect())
+    }
+}
+
+impl Loader<BlogId> for ById {
+    type Value = Blog;
+    type Error = Arc<domain::blogs::Error>;
+
+    async fn load(&self, keys: &[BlogId]) -> Result<HashMap<BlogId, Blog>, Self::Error> {
+        let blogs = self.services.blogs.shown(keys).await.map_err(Arc::new)?;
+        Ok(blogs.into_iter().map(|b| (BlogId(b.id), b)).collect())
+    }
+}
+
+/// Whether a user likes a note, as a key of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LikedBy {
+    pub(crate) user: UserId,
+    pub(crate) blog: BlogId,
+}
+
+impl Loader<LikedBy> for ById {
+    /// There is one when the user likes the note.
+    type Value = ();
+    type Error = Arc<domain::blogs::Error>;
+
+    async fn load(&self, keys: &[LikedBy]) -> Result<HashMap<LikedBy, ()>, Self::Error> {
+        let mut asked: HashMap<UserId, Vec<BlogId>> = HashMap::new();
+        for key in keys {
+            asked.entry(key.user).or_default().push(key.blog);
+        }
+        let mut liked = HashMap::new();
+        for (user, blogs) in asked {
+            let found = self.services.blogs.liked_by(user, &blogs).await;
+            let found = found.map_err(Arc::new)?;
+            liked.extend(found.into_iter().map(|blog| (LikedBy { user, blog }, ())));
+        }
+        Ok(liked)
+    }
+}
+
+/// Who liked a note last, as a key of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LikersOf(pub(crate) BlogId);
+
+impl Loader<LikersOf> for ById {
+    type Value = Vec<UserId>;
+    type Error = Arc<domain::blogs::Error>;
+
+    async fn load(&self, keys: &[LikersOf]) -> Result<HashMap<LikersOf, Vec<UserId>>, Self::Error> {
+        let ids: Vec<BlogId> = keys.iter().map(|k| k.0).collect();
+        let likers = self.services.blogs.latest_likers(&ids).await;
+        let likers = likers.map_err(Arc::new)?;
+        Ok(likers
+            .into_iter()
+            .map(|(id, users)| (LikersOf(id), users))
+            .collect())
+    }
+}
+
+impl Loader<CommentPage> for ById {
+    type Value = Vec<Comment>;
+    type Error = Arc<domain::blogs::Error>;
+
+    async fn load(
+        &self,
+        keys: &[CommentPage],
+    ) -> Result<HashMap<CommentPage, Vec<Comment>>, Self::Error> {
+        self.services.blogs.comments(keys).await.map_err(Arc::new)
     }
 }
 

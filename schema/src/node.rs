@@ -7,12 +7,14 @@
 
 use async_graphql::{Context, ID, Interface, Object, Result};
 use chrono::{DateTime, Utc};
+use domain::blogs::BlogId;
 use domain::reviews::ReviewId;
 use domain::shops::ShopId;
 use domain::uploads::ImageId;
 use domain::users::UserId;
 use domain::vouchers::VoucherId;
 
+use crate::blogs::Blog;
 use crate::chats::{Conversation, Message, conversation_by_id, message_by_id};
 use crate::context::ContextExt;
 use crate::error::{api_error, bad_input, fault_error};
@@ -41,6 +43,8 @@ pub enum Node {
     User(User),
     /// A shop.
     Shop(Shop),
+    /// A note.
+    Blog(Blog),
     /// A voucher.
     Voucher(Voucher),
     /// An order.
@@ -113,6 +117,9 @@ pub(crate) async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
         "User" => load(ctx, UserId(number))
             .await?
             .map(|u| Node::User(User::new(u))),
+        "Blog" => load(ctx, BlogId(number))
+            .await?
+            .map(|b| Node::Blog(Blog(b))),
         "Shop" => load(ctx, ShopId(number))
             .await?
             .map(|s| Node::Shop(Shop(s))),

@@ -19,6 +19,8 @@ pub enum FeatureSwitchName {
     ShopSearch,
     /// Shops around a place; without it nothing is found.
     ShopsNearby,
+    /// Hot notes as of two seconds ago; without it they are as of ten minutes ago.
+    HotBlogs,
 }
 
 /// A feature switch as it stands.

@@ -18,6 +18,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("chats", &["users", "follows"]),
     ("sign_ins", &["users"]),
     ("visits", &[]),
+    ("blogs", &["users", "shops", "uploads", "notifications"]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

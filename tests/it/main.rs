@@ -1,11 +1,14 @@
 //! Everything that is proved through the API, on real stores; and the rules of the house.
 //! `make test` brings the stores; `scripts/services start` brings them for a single run.
 
+// The compiler lays out the futures of the schema's roots one in another, a level for each concept that has a part in them.
+#![recursion_limit = "512"]
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on says so by a panic, in its support too"
 )]
 
+mod blogs;
 mod cache;
 mod chats;
 mod claims;

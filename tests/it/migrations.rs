@@ -23,10 +23,10 @@ use entity::stock_entry::StockReason;
 use entity::user::{Gender, Role};
 use entity::voucher::{VoucherKind, VoucherStatus};
 use entity::{
-    chat_box, conversation, conversation_member, dead_letter, follow, follow_count, giveback,
-    image, lease, message, notification, notification_box, order, order_reject, payment,
-    payment_intent, refund, sale, shop, shop_type, stock_entry, switch, user, voucher, worker_id,
-    writer_progress,
+    blog, blog_fanout, blog_like, chat_box, comment, conversation, conversation_member,
+    dead_letter, follow, follow_count, giveback, image, lease, message, notification,
+    notification_box, order, order_reject, payment, payment_intent, refund, sale, shop, shop_type,
+    stock_entry, switch, user, voucher, worker_id, writer_progress,
 };
 use migration::{Migrator, MigratorTrait};
 use sea_orm::entity::prelude::Date;
@@ -91,6 +91,14 @@ const NAMES: &[&str] = &[
     "ix_follows_follower",
     "ix_follows_followee",
     "ix_follows_seq",
+    "ix_blogs_author",
+    "ix_blogs_shop",
+    "ix_blogs_hot",
+    "uq_blogs_request",
+    "uq_blog_likes_seq",
+    "ix_comments_blog",
+    "uq_comments_request",
+    "ix_blog_fanouts_due",
 ];
 
 /// A database of a test's own, empty, gone at the end.
@@ -514,6 +522,26 @@ fn a_stock_entry(id: i64) -> stock_entry::Model {
     }
 }
 
+fn a_note(id: i64) -> blog::Model {
+    blog::Model {
+        id,
+        author_id: BIG,
+        shop_id: Some(BIG),
+        title: "😀".repeat(100),
+        content: "😀".repeat(5_000),
+        image_ids: "[\"1\"]".to_owned(),
+        like_count: BIG,
+        comment_count: BIG,
+        edit_count: BIG,
+        request_id: Some("r".repeat(64)),
+        request_hash: Some("h".repeat(64)),
+        created_at: BIG,
+        updated_at: BIG,
+        deleted_at: Some(BIG),
+        version: BIG,
+    }
+}
+
 fn an_intent(order_id: i64, token: &str) -> payment_intent::Model {
     payment_intent::Model {
         order_id,
@@ -727,6 +755,54 @@ fn an_image() -> image::Model {
         sha256: "f".repeat(64),
         created_at: BIG,
     }
+}
+
+async fn a_note_is_kept_with_all_that_belongs_to_it(conn: DatabaseConnection) {
+    migrate(&conn).await;
+    let note = a_note(BIG);
+    assert_keeps(&conn, note.clone()).await;
+    blog::Entity::delete_by_id(BIG).exec(&conn).await.unwrap();
+    let bare = blog::Model {
+        shop_id: None,
+        request_id: None,
+        request_hash: None,
+        deleted_at: None,
+        ..a_note(0)
+    };
+    assert_keeps(&conn, bare.clone()).await;
+    add(&conn, blog::Model { id: 1, ..bare }).await.unwrap();
+    add(&conn, note).await.unwrap();
+    assert_refused(add(&conn, a_note(2)).await);
+
+    let like = |user_id, seq| blog_like::Model {
+        blog_id: BIG,
+        user_id,
+        seq,
+        created_at: BIG,
+    };
+    assert_keeps(&conn, like(BIG, BIG)).await;
+    assert_refused(add(&conn, like(BIG, 1)).await);
+    assert_refused(add(&conn, like(1, BIG)).await);
+    let remark = |id| comment::Model {
+        id,
+        blog_id: BIG,
+        author_id: BIG,
+        text: "😀".repeat(500),
+        request_id: Some("r".repeat(64)),
+        request_hash: Some("h".repeat(64)),
+        created_at: BIG,
+        deleted_at: Some(BIG),
+    };
+    assert_keeps(&conn, remark(BIG)).await;
+    assert_refused(add(&conn, remark(1)).await);
+    let fanout = blog_fanout::Model {
+        blog_id: BIG,
+        author_id: BIG,
+        created_at: BIG,
+        step: Some(WORDS.to_owned()),
+        done_at: Some(BIG),
+    };
+    assert_keeps(&conn, fanout).await;
 }
 
 /// What may be unknown is left out; 0 is a number like others, and no wish for the next one.
@@ -1059,6 +1135,7 @@ on_each_database!(
     each_step_takes_back_what_it_made_and_makes_it_again,
     constraints_and_indexes_have_their_names,
     every_table_keeps_a_row_of_its_entity,
+    a_note_is_kept_with_all_that_belongs_to_it,
     a_row_may_leave_out_what_is_not_known,
     the_ledger_and_the_dead_letters_number_themselves,
     a_sale_sells_no_more_than_its_total_and_no_less_than_nothing,

@@ -82,6 +82,8 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Query.shopsNearby", "anybody"),
         ("Query.voucher", "anybody"),
         ("Query.flashSales", "anybody"),
+        ("Query.blog", "anybody"),
+        ("Query.hotBlogs", "anybody"),
         ("Query.featureSwitches", "administrator"),
         ("Mutation.requestLoginCode", "anybody"),
         ("Mutation.login", "anybody"),
@@ -116,6 +118,13 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.addReview", "signed in"),
         ("Mutation.deleteReview", "signed in"),
         ("Mutation.refundOrder", "signed in"),
+        ("Mutation.publishBlog", "signed in"),
+        ("Mutation.updateBlog", "signed in"),
+        ("Mutation.deleteBlog", "signed in"),
+        ("Mutation.likeBlog", "signed in"),
+        ("Mutation.unlikeBlog", "signed in"),
+        ("Mutation.addComment", "signed in"),
+        ("Mutation.deleteComment", "signed in"),
         ("Subscription.orderStatus", "signed in"),
         ("Subscription.orderUpdates", "signed in"),
         ("Subscription.voucherStock", "anybody"),
@@ -248,6 +257,34 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "sandboxPay",
             r#"sandboxPay(input: { orderId: "x" }) { delivered }"#,
+        ),
+        (
+            "publishBlog",
+            r#"publishBlog(input: { title: "x", content: "x" }) { blog { id } }"#,
+        ),
+        (
+            "updateBlog",
+            r#"updateBlog(input: { blogId: "QmxvZzox" }) { blog { id } }"#,
+        ),
+        (
+            "deleteBlog",
+            r#"deleteBlog(input: { blogId: "QmxvZzox" }) { deletedBlogId }"#,
+        ),
+        (
+            "likeBlog",
+            r#"likeBlog(input: { blogId: "QmxvZzox" }) { blog { id } }"#,
+        ),
+        (
+            "unlikeBlog",
+            r#"unlikeBlog(input: { blogId: "QmxvZzox" }) { blog { id } }"#,
+        ),
+        (
+            "addComment",
+            r#"addComment(input: { blogId: "QmxvZzox", text: "x" }) { comment { id } }"#,
+        ),
+        (
+            "deleteComment",
+            r#"deleteComment(input: { commentId: "Q29tbWVudDox" }) { deletedCommentId }"#,
         ),
     ];
     let guarded = rules

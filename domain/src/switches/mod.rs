@@ -30,11 +30,18 @@ pub enum Switch {
     ShopSearch,
     /// Shops around a place; without it nothing is found.
     ShopsNearby,
+    /// Hot notes as of two seconds ago; without it they are as of ten minutes ago.
+    HotBlogs,
 }
 
 impl Switch {
     /// Every switch there is.
-    pub const ALL: [Self; 3] = [Self::ShopsBySales, Self::ShopSearch, Self::ShopsNearby];
+    pub const ALL: [Self; 4] = [
+        Self::ShopsBySales,
+        Self::ShopSearch,
+        Self::ShopsNearby,
+        Self::HotBlogs,
+    ];
 
     /// The name it is stored under.
     pub fn name(self) -> &'static str {
@@ -42,6 +49,7 @@ impl Switch {
             Self::ShopsBySales => "shops_by_sales",
             Self::ShopSearch => "shop_search",
             Self::ShopsNearby => "shops_nearby",
+            Self::HotBlogs => "hot_blogs",
         }
     }
 }

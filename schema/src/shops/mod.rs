@@ -17,6 +17,7 @@ use domain::shops::{
 use domain::switches::Switch;
 use domain::vouchers::VoucherId;
 
+use crate::blogs::Blog;
 use crate::context::ContextExt;
 use crate::degraded::{is_off, note_missing_redis};
 use crate::error::{api_error, fault_error, not_found};
@@ -172,6 +173,17 @@ impl Shop {
     /// Whether it is in business.
     async fn status(&self) -> ShopStatus {
         self.0.status.into()
+    }
+
+    /// Notes about it, newest first. `first` is 1 to 50, 20 by default.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn blogs(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<List<Blog>> {
+        crate::blogs::of_shop(ctx, ShopId(self.0.id), (first, after)).await
     }
 
     /// When it was added.

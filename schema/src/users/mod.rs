@@ -9,6 +9,7 @@ use async_graphql::{
 use chrono::NaiveDate;
 use domain::users::{UserCard, UserId, zone_of};
 
+use crate::blogs::Blog;
 use crate::context::ContextExt;
 use crate::degraded::note_missing_redis;
 use crate::error::api_error;
@@ -137,6 +138,17 @@ impl User {
     async fn time_zone(&self, ctx: &Context<'_>) -> Option<&'static str> {
         self.is_shown_to_self(ctx)
             .then(|| zone_of(self.row.time_zone.as_deref()).name())
+    }
+
+    /// The notes that the user wrote, newest first. `first` is 1 to 50, 20 by default.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn blogs(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<List<Blog>> {
+        crate::blogs::of_author(ctx, UserId(self.row.id), (first, after)).await
     }
 
     /// Who follows the user, the newest follow first.
