@@ -409,7 +409,11 @@ impl Users {
         cache.write_then_invalidate(UserById, id, write).await
     }
 
-    async fn find_by_phone(&self, phone: &Phone) -> Result<Option<User>, DbErr> {
+    /// The user with a phone, `None` when nobody has registered with it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn find_by_phone(&self, phone: &Phone) -> Result<Option<User>, DbErr> {
         user::Entity::find()
             .filter(user::Column::Phone.eq(phone.e164()))
             .one(self.inner.infra.db.conn())

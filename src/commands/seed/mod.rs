@@ -1,5 +1,10 @@
-//! `seed`: demo data for people who explore. Real places, a merchant, an administrator, and flash sales to click on.
+//! `seed`: demo data for people who explore. Real places, a merchant, an administrator, flash sales to click on, and
+//! people with their notes, likes and chats.
 //! Running it again adds only what is missing.
+
+mod pictures;
+mod words;
+mod world;
 
 use std::io::Cursor;
 use std::time::Duration;
@@ -17,7 +22,7 @@ use super::Opened;
 use crate::config::Config;
 
 /// Places around Hoàn Kiếm lake, © OpenStreetMap contributors, ODbL: see data/README.md.
-const PLACES: &[u8] = include_bytes!("../../data/osm-hanoi-food.json");
+const PLACES: &[u8] = include_bytes!("../../../data/osm-hanoi-food.json");
 /// Hoàn Kiếm lake.
 const LAKE: (f64, f64) = (21.0287, 105.8524);
 /// The demo merchant and the demo administrator: log in with these phones.
@@ -25,10 +30,13 @@ const MERCHANT_PHONE: &str = "+8613800000001";
 const ADMIN_PHONE: &str = "+8613800000000";
 
 const MINUTE_MS: i64 = 60 * 1_000;
+/// Shops that the demo people write about.
+const SHOPS: usize = 12;
+
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
 
 /// A demo sale: title, price and value in VND, units, begin and end in milliseconds from now.
-const SALES: [(&str, i64, i64, i64, i64, i64); 4] = [
+const SALES: [(&str, i64, i64, i64, i64, i64); 5] = [
     ("Lunch by the lake", 19_900, 100_000, 1_000, 0, 7 * DAY_MS),
     ("Egg coffee for two", 9_900, 60_000, 200, 0, 7 * DAY_MS),
     (
@@ -38,6 +46,14 @@ const SALES: [(&str, i64, i64, i64, i64, i64); 4] = [
         3,
         0,
         7 * DAY_MS,
+    ),
+    (
+        "Rooftop drinks, in ten minutes",
+        49_000,
+        180_000,
+        100,
+        10 * MINUTE_MS,
+        DAY_MS,
     ),
     (
         "Tasting menu, tomorrow",
@@ -57,15 +73,21 @@ pub(crate) struct Args {}
 pub(crate) struct SeedReport {
     shops: ImportReport,
     sales: usize,
+    notes: usize,
 }
 
 pub(crate) async fn run(config: Config, _args: Args) -> anyhow::Result<()> {
     let opened = Opened::connect(&config).await?;
     let report = seed(&opened.services).await;
     opened.close().await;
-    let SeedReport { shops, sales } = report?;
+    let SeedReport {
+        shops,
+        sales,
+        notes,
+    } = report?;
     say(&format!(
-        "shops: {shops}\nflash sales published: {sales}\nmerchant: {MERCHANT_PHONE}\nadministrator: {ADMIN_PHONE}"
+        "shops: {shops}\nflash sales published: {sales}\nnotes: {notes}\nguest: {}\nmerchant: {MERCHANT_PHONE}\nadministrator: {ADMIN_PHONE}",
+        words::PEOPLE[0].0
     ));
     Ok(())
 }
@@ -73,10 +95,11 @@ pub(crate) async fn run(config: Config, _args: Args) -> anyhow::Result<()> {
 /// Seeds a database that has no shops yet: a first start.
 pub(crate) async fn seed_if_empty(services: &Services) -> anyhow::Result<()> {
     if services.shops.types().await?.is_empty() {
-        let SeedReport { shops, sales } = seed(services).await?;
+        let SeedReport { shops, sales, .. } = seed(services).await?;
         tracing::info!(shops.imported = shops.imported, sales, "added demo data");
         say(&format!(
-            "demo merchant: log in as {MERCHANT_PHONE}; administrator: {ADMIN_PHONE}"
+            "demo guest: log in as {}; merchant: {MERCHANT_PHONE}; administrator: {ADMIN_PHONE}",
+            words::PEOPLE[0].0
         ));
     }
     Ok(())
@@ -103,10 +126,12 @@ pub(crate) async fn seed(services: &Services) -> anyhow::Result<SeedReport> {
         radius_meters: 2_000,
         type_id: None,
         after: None,
-        limit: SALES.len(),
+        limit: SHOPS,
     };
     let mut sales = 0;
-    for (near, sale) in services.shops.nearby(query).await?.into_iter().zip(SALES) {
+    let near = services.shops.nearby(query).await?;
+    let places: Vec<ShopId> = near.iter().map(|near| ShopId(near.shop.id)).collect();
+    for (near, sale) in near.into_iter().zip(SALES) {
         let shop = ShopId(near.shop.id);
         if near.shop.owner_id.is_none() {
             let owner = Some(UserId(merchant.id));
@@ -125,7 +150,12 @@ pub(crate) async fn seed(services: &Services) -> anyhow::Result<SeedReport> {
             .with_context(|| format!("publish {}", sale.0))?;
         sales += 1;
     }
-    Ok(SeedReport { shops, sales })
+    let notes = world::build(services, &places).await?;
+    Ok(SeedReport {
+        shops,
+        sales,
+        notes,
+    })
 }
 
 /// A sale of the shop in a state; `None` for the state: one that is published.
