@@ -283,6 +283,7 @@ async fn two_follow_very_many(app: &TestApp, one: i64, other: i64) {
                 intro: None,
                 gender: None,
                 birthday: None,
+                time_zone: None,
                 role: user::Role::User,
                 banned_at: None,
                 time_zone: None,
