@@ -21,6 +21,7 @@ pub mod notifications;
 pub mod sign_ins;
 
 pub mod chats;
+pub mod feeds;
 pub mod visits;
 
 pub mod rate_limits;
@@ -38,6 +39,7 @@ use tokio_util::task::TaskTracker;
 
 use blogs::Blogs;
 use chats::Chats;
+use feeds::Feeds;
 use follows::Follows;
 use infra::Infra;
 use infra::bus::{Bus, InProcessBus, KafkaBus};
@@ -148,6 +150,8 @@ pub struct Services {
     pub visits: Visits,
     /// Notes of users.
     pub blogs: Blogs,
+    /// The notes of those whom somebody follows.
+    pub feeds: Feeds,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
     /// Features that can be given up.
@@ -222,6 +226,12 @@ impl Services {
             orders.clone(),
             uploads.clone(),
         );
+        let parts = feeds::Parts {
+            users: users.clone(),
+            follows: follows.clone(),
+            blogs: blogs.clone(),
+        };
+        let feeds = Feeds::new(infra.clone(), parts, settings.feeds);
         Ok(Self {
             users,
             uploads,
@@ -234,6 +244,7 @@ impl Services {
             follows,
             sign_ins,
             visits,
+            feeds,
             blogs,
             rate_limits,
             switches,
@@ -278,6 +289,8 @@ impl Services {
         tasks.spawn(async move { switches.run(switches_stop).await });
         let (shops, shops_stop) = (self.shops.clone(), stop.clone());
         tasks.spawn(async move { shops.prepare_index(shops_stop).await });
+        let (feeds, feeds_stop) = (self.feeds.clone(), stop.clone());
+        tasks.spawn(async move { feeds.run_node(feeds_stop).await });
         tasks.spawn(follow_clock(self.infra.clone(), stop.clone()));
         tasks.spawn(renew_ids(self.infra.clone(), stop.clone()));
         if let Bus::Kafka(bus) = self.infra.bus.clone() {
@@ -294,6 +307,8 @@ impl Services {
         tasks.spawn(async move { orders.run_workers(orders_stop).await });
         let (uploads, uploads_stop) = (self.uploads.clone(), stop.clone());
         tasks.spawn(async move { uploads.run_workers(uploads_stop).await });
+        let (feeds, feeds_stop) = (self.feeds.clone(), stop.clone());
+        tasks.spawn(async move { feeds.run_workers(feeds_stop).await });
         tasks.close();
         tasks.wait().await;
     }

@@ -27,6 +27,8 @@ pub struct Settings {
     pub sale: SaleSettings,
     /// Payments and their callbacks.
     pub payments: PaymentSettings,
+    /// Feeds.
+    pub feeds: FeedSettings,
     /// Where uploaded pictures lie.
     pub uploads: UploadStore,
     /// Scheme, host and port under which clients and payment providers reach this server, no slash at the end.
@@ -110,6 +112,13 @@ pub enum AnswerMode {
     Redis,
     /// When Kafka has acknowledged it too.
     RedisAndKafka,
+}
+
+/// Feeds.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedSettings {
+    /// Notes of an author with more followers are pushed only to those who were seen lately; the others fetch them.
+    pub push_max_followers: i64,
 }
 
 /// Payments and their callbacks.

@@ -9,6 +9,7 @@ pub mod comment;
 pub mod conversation;
 pub mod conversation_member;
 pub mod dead_letter;
+pub mod feed_outbox;
 pub mod follow;
 pub mod follow_count;
 pub mod giveback;

@@ -20,6 +20,7 @@ mod m20261201_000012_create_images;
 mod m20261201_000013_create_sign_ins;
 mod m20261201_000015_create_notifications;
 mod m20261201_000016_create_chats;
+mod m20261201_000017_create_feeds;
 mod m20261201_000019_create_offers;
 mod m20261201_000020_create_reviews;
 mod m20261201_000021_add_sale_indexes;
@@ -54,6 +55,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000020_create_reviews::Migration),
             Box::new(m20261201_000013_create_sign_ins::Migration),
             Box::new(m20261201_000011_create_blogs::Migration),
+            Box::new(m20261201_000017_create_feeds::Migration),
         ]
     }
 }

@@ -15,6 +15,7 @@ mod telemetry;
 
 pub mod blogs;
 pub mod chats;
+pub mod feeds;
 pub mod follows;
 pub mod node;
 pub mod notifications;
@@ -71,6 +72,7 @@ pub struct Subscription(
     orders::OrderSubscription,
     notifications::NotificationSubscription,
     chats::ChatSubscription,
+    feeds::FeedSubscription,
 );
 
 /// The schema.
@@ -123,6 +125,7 @@ fn bare() -> SchemaBuilder<Query, Mutation, Subscription> {
     .override_output_type_description::<List<notifications::Notification>>(
         "A page of a list of notifications.",
     )
+    .override_output_type_description::<feeds::Feed>("A page of a feed.")
     .override_output_type_description::<List<users::User>>("A page of a list of users.")
     .override_output_type_description::<List<blogs::Blog>>("A page of a list of notes.")
     .override_output_type_description::<List<blogs::comment::Comment>>(

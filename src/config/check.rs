@@ -36,6 +36,11 @@ pub(super) fn values(config: &Config) -> Result<(), ConfigError> {
     within("pay_window_secs", config.pay_window_secs, 1..=WEEK_SECS)?;
     within("orphan_wait_secs", config.orphan_wait_secs, 1..=WEEK_SECS)?;
     within("clicks_per_second", config.clicks_per_second, 1..=10_000)?;
+    within(
+        "feed_push_max_followers",
+        config.feed_push_max_followers,
+        0..=1_000_000,
+    )?;
     within("code_resend_secs", config.code_resend_secs, 1..=3600)?;
     for (key, secret) in secrets(config) {
         if secret.expose().len() < SHORTEST_SECRET {

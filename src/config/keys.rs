@@ -230,6 +230,12 @@ pub(super) const KEYS: &[Key] = &[
         show: |c| Some(c.clicks_per_second.to_string()),
     },
     Key {
+        name: "feed_push_max_followers",
+        help: "notes of authors with more followers are pushed only to those seen in 7 days",
+        read: |c, v| put(&mut c.feed_push_max_followers, number(v)),
+        show: |c| Some(c.feed_push_max_followers.to_string()),
+    },
+    Key {
         name: "rate_limits",
         help: "keep the limits on calls; the sale's own click limit always is",
         read: |c, v| {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use domain::infra::zones::{DEFAULT_ZONE, Zone};
 use domain::settings::{
-    AccountSettings, AnswerMode, CodeSenderSettings, GroupProtocol, KafkaSettings, PaymentSettings,
-    S3Settings, SaleSettings, Secret, Settings, UploadStore,
+    AccountSettings, AnswerMode, CodeSenderSettings, FeedSettings, GroupProtocol, KafkaSettings,
+    PaymentSettings, S3Settings, SaleSettings, Secret, Settings, UploadStore,
 };
 
 pub use network::Network;
@@ -81,6 +81,8 @@ pub struct Config {
     pub clicks_per_second: u32,
     /// The zone whose days visits and statistics are counted by.
     pub time_zone: Zone,
+    /// Followers up to which an author's notes are pushed to all of them.
+    pub feed_push_max_followers: u32,
     /// Keep the limits on calls.
     pub rate_limits: bool,
     /// Seals order IDs and cursors.
@@ -187,6 +189,7 @@ impl Default for Config {
             orphan_wait_secs: 600,
             clicks_per_second: 5,
             time_zone: DEFAULT_ZONE,
+            feed_push_max_followers: 5_000,
             rate_limits: true,
             id_secret: None,
             webhook_secret: None,
@@ -270,6 +273,9 @@ impl Config {
                 orphan_wait: Duration::from_secs(self.orphan_wait_secs),
                 id_secret: secrets.id,
                 clicks_per_second: self.clicks_per_second,
+            },
+            feeds: FeedSettings {
+                push_max_followers: i64::from(self.feed_push_max_followers),
             },
             payments: PaymentSettings {
                 sandbox: !self.is_production(),

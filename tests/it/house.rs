@@ -19,6 +19,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("sign_ins", &["users"]),
     ("visits", &[]),
     ("blogs", &["users", "shops", "uploads", "notifications"]),
+    ("feeds", &["users", "follows", "blogs"]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

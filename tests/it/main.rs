@@ -17,6 +17,7 @@ mod damage;
 mod drill;
 mod embedded;
 mod faults;
+mod feeds;
 mod follows;
 mod house;
 mod limits;

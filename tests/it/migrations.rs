@@ -91,6 +91,8 @@ const NAMES: &[&str] = &[
     "ix_follows_follower",
     "ix_follows_followee",
     "ix_follows_seq",
+    "ix_feed_outboxes_created",
+    "ix_blog_fanouts_created",
     "ix_blogs_author",
     "ix_blogs_shop",
     "ix_blogs_hot",
@@ -733,6 +735,12 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
     assert_keeps(&conn, a_message(BIG, BIG, &"r".repeat(64))).await;
     assert_keeps(&conn, an_image()).await;
     assert_keeps(&conn, a_follow(BIG, BIG)).await;
+    let outbox = entity::feed_outbox::Model {
+        blog_id: BIG,
+        author_id: BIG,
+        created_at: BIG,
+    };
+    assert_keeps(&conn, outbox).await;
     let counts = follow_count::Model {
         user_id: BIG,
         followers: BIG,

@@ -127,6 +127,7 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.deleteComment", "signed in"),
         ("Subscription.orderStatus", "signed in"),
         ("Subscription.orderUpdates", "signed in"),
+        ("Subscription.feed", "signed in"),
         ("Subscription.voucherStock", "anybody"),
     ]);
     let app = TestApp::start().await;

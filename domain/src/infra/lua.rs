@@ -26,6 +26,9 @@ impl Script {
 /// Stands before the scripts that ask first whether the sale is there and in order.
 const SALE_HEAD: &str = include_str!("../../../lua/sale_head.lua");
 
+/// Stands before the scripts of inboxes.
+const FEED_HEAD: &str = include_str!("../../../lua/feed_head.lua");
+
 macro_rules! scripts {
     ($($(#[$doc:meta])* $field:ident $(after $head:ident)?),+ $(,)?) => {
         /// Every script of this deployment, by name.
@@ -94,4 +97,12 @@ scripts! {
     session_touch,
     /// Tells a session its user's new role.
     session_role,
+    /// Opens an inbox for its owner.
+    feed_open after FEED_HEAD,
+    /// Puts into an inbox what was read for it.
+    feed_fill after FEED_HEAD,
+    /// Reads a part of an inbox.
+    feed_read after FEED_HEAD,
+    /// Puts a note into inboxes.
+    feed_push after FEED_HEAD,
 }

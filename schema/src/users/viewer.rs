@@ -8,6 +8,7 @@ use super::{User, UserRole};
 use crate::chats::{Conversation, conversation_with, conversations_of};
 use crate::context::ContextExt;
 use crate::error::{api_error, unauthenticated};
+use crate::feeds;
 use crate::notifications::{Notification, notifications_of, unread_count_of};
 use crate::orders::{Order, OrderStatus, orders_of, own_key};
 use crate::pagination::List;
@@ -121,6 +122,17 @@ impl Viewer {
     /// How many of the kept notifications are unread.
     async fn unread_notification_count(&self, ctx: &Context<'_>) -> Result<i32> {
         unread_count_of(ctx, self.user_id).await
+    }
+
+    /// The notes of those whom the viewer follows, the newest first: all that are there, by everybody followed now.
+    #[graphql(complexity = "first.unwrap_or(20).clamp(0, 50) as usize * child_complexity + 1")]
+    async fn feed(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many, 1 to 50; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "The cursor of the last one before.")] after: Option<String>,
+    ) -> Result<feeds::Feed> {
+        feeds::feed(ctx, self.user_id, (first, after)).await
     }
 
     /// An order of the viewer by id, also one that is still QUEUED; null when there is none.
