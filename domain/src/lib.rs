@@ -7,21 +7,26 @@ pub mod users;
 
 pub mod uploads;
 
+pub mod notifications;
+
 pub mod shops;
 
 pub mod vouchers;
 
 pub mod orders;
 
-pub mod blogs;
-pub mod follows;
+pub mod reminders;
 pub mod reviews;
 
-pub mod notifications;
-pub mod sign_ins;
+pub mod follows;
+
+pub mod blogs;
+
+pub mod feeds;
 
 pub mod chats;
-pub mod feeds;
+
+pub mod sign_ins;
 pub mod visits;
 
 pub mod rate_limits;
@@ -51,6 +56,7 @@ use infra::redis::{Redis, UnfitRedis};
 use notifications::Notifications;
 use orders::Orders;
 use rate_limits::RateLimits;
+use reminders::Reminders;
 use reviews::Reviews;
 use settings::Settings;
 use shops::Shops;
@@ -140,6 +146,8 @@ pub struct Services {
     pub chats: Chats,
     /// What guests say of shops.
     pub reviews: Reviews,
+    /// Reminders of sales to come.
+    pub reminders: Reminders,
     /// What users are told.
     pub notifications: Notifications,
     /// Who follows whom.
@@ -209,9 +217,9 @@ impl Services {
             .read()
             .await
             .map_err(|switches::Error::Database(e)| e)?;
+        let notifications = Notifications::new(infra.clone());
         let follows = Follows::new(infra.clone(), users.clone());
         let rate_limits = RateLimits::new(infra.redis.clone(), settings.rate_limits);
-        let notifications = Notifications::new(infra.clone());
         let chats = Chats::new(infra.clone(), users.clone(), follows.clone());
         let blogs = Blogs::new(
             infra.clone(),
@@ -219,7 +227,14 @@ impl Services {
             uploads.clone(),
             notifications.clone(),
         );
-        let orders = Orders::new(infra.clone(), settings.clone(), vouchers.clone());
+        let lead = settings.reminder_lead;
+        let reminders = Reminders::new(infra.clone(), notifications.clone(), lead);
+        let orders = Orders::new(
+            infra.clone(),
+            settings.clone(),
+            vouchers.clone(),
+            notifications.clone(),
+        );
         let reviews = Reviews::new(
             infra.clone(),
             shops.clone(),
@@ -240,6 +255,7 @@ impl Services {
             orders,
             chats,
             reviews,
+            reminders,
             notifications,
             follows,
             sign_ins,
@@ -305,6 +321,8 @@ impl Services {
         let tasks = TaskTracker::new();
         let (orders, orders_stop) = (self.orders.clone(), stop.clone());
         tasks.spawn(async move { orders.run_workers(orders_stop).await });
+        let (reminders, reminders_stop) = (self.reminders.clone(), stop.clone());
+        tasks.spawn(async move { reminders.run_workers(reminders_stop).await });
         let (uploads, uploads_stop) = (self.uploads.clone(), stop.clone());
         tasks.spawn(async move { uploads.run_workers(uploads_stop).await });
         let (feeds, feeds_stop) = (self.feeds.clone(), stop.clone());

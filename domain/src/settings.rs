@@ -25,6 +25,8 @@ pub struct Settings {
     pub accounts: AccountSettings,
     /// The flash sale.
     pub sale: SaleSettings,
+    /// How long before a sale's beginning those who asked are reminded.
+    pub reminder_lead: std::time::Duration,
     /// Payments and their callbacks.
     pub payments: PaymentSettings,
     /// Feeds.

@@ -21,6 +21,7 @@ mod m20261201_000013_create_sign_ins;
 mod m20261201_000015_create_notifications;
 mod m20261201_000016_create_chats;
 mod m20261201_000017_create_feeds;
+mod m20261201_000018_create_waitlists;
 mod m20261201_000019_create_offers;
 mod m20261201_000020_create_reviews;
 mod m20261201_000021_add_sale_indexes;
@@ -47,15 +48,16 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000008_create_dead_letters::Migration),
             Box::new(m20261201_000009_create_switches::Migration),
             Box::new(m20261201_000010_create_follows::Migration),
+            Box::new(m20261201_000011_create_blogs::Migration),
             Box::new(m20261201_000012_create_images::Migration),
+            Box::new(m20261201_000013_create_sign_ins::Migration),
             Box::new(m20261201_000015_create_notifications::Migration),
             Box::new(m20261201_000016_create_chats::Migration),
-            Box::new(m20261201_000021_add_sale_indexes::Migration),
+            Box::new(m20261201_000017_create_feeds::Migration),
+            Box::new(m20261201_000018_create_waitlists::Migration),
             Box::new(m20261201_000019_create_offers::Migration),
             Box::new(m20261201_000020_create_reviews::Migration),
-            Box::new(m20261201_000013_create_sign_ins::Migration),
-            Box::new(m20261201_000011_create_blogs::Migration),
-            Box::new(m20261201_000017_create_feeds::Migration),
+            Box::new(m20261201_000021_add_sale_indexes::Migration),
         ]
     }
 }

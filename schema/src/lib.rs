@@ -20,6 +20,7 @@ pub mod follows;
 pub mod node;
 pub mod notifications;
 pub mod orders;
+pub mod reminders;
 pub mod shops;
 pub mod sign_ins;
 pub mod switches;
@@ -52,6 +53,8 @@ pub struct Mutation(
     shops::mutation::ShopMutation,
     vouchers::mutation::VoucherMutation,
     orders::OrderMutation,
+    orders::waitlist::WaitlistMutation,
+    reminders::ReminderMutation,
     notifications::NotificationMutation,
     follows::FollowMutation,
     chats::ChatMutation,

@@ -33,6 +33,11 @@ pub(super) fn values(config: &Config) -> Result<(), ConfigError> {
     stores(config)?;
     within("kafka_partitions", config.kafka_partitions, 1..=1000)?;
     within("kafka_replication", config.kafka_replication, 1..=15)?;
+    within(
+        "reminder_lead_secs",
+        config.reminder_lead_secs,
+        60..=WEEK_SECS,
+    )?;
     within("pay_window_secs", config.pay_window_secs, 1..=WEEK_SECS)?;
     within("orphan_wait_secs", config.orphan_wait_secs, 1..=WEEK_SECS)?;
     within("clicks_per_second", config.clicks_per_second, 1..=10_000)?;

@@ -212,6 +212,12 @@ pub(super) const KEYS: &[Key] = &[
         show: |c| shown(word(ANSWER_MODES, c.answer_mode)),
     },
     Key {
+        name: "reminder_lead_secs",
+        help: "how long before a sale begins those who asked are reminded, 60 or more",
+        read: |c, v| put(&mut c.reminder_lead_secs, number(v)),
+        show: |c| Some(c.reminder_lead_secs.to_string()),
+    },
+    Key {
         name: "pay_window_secs",
         help: "how long an order may stay unpaid",
         read: |c, v| put(&mut c.pay_window_secs, number(v)),

@@ -73,6 +73,8 @@ pub struct Config {
     pub deployment: String,
     /// When a buyer is told "yes".
     pub answer_mode: AnswerMode,
+    /// How long before a sale's beginning those who asked are reminded.
+    pub reminder_lead_secs: u64,
     /// How long an order may stay unpaid.
     pub pay_window_secs: u64,
     /// How long money that fits no order waits for it.
@@ -185,6 +187,7 @@ impl Default for Config {
             profile: Profile::Development,
             deployment: "lifemate".to_owned(),
             answer_mode: AnswerMode::Redis,
+            reminder_lead_secs: 300,
             pay_window_secs: 900,
             orphan_wait_secs: 600,
             clicks_per_second: 5,
@@ -277,6 +280,7 @@ impl Config {
             feeds: FeedSettings {
                 push_max_followers: i64::from(self.feed_push_max_followers),
             },
+            reminder_lead: Duration::from_secs(self.reminder_lead_secs),
             payments: PaymentSettings {
                 sandbox: !self.is_production(),
                 webhook_secrets: secrets.webhook,

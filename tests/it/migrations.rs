@@ -22,12 +22,14 @@ use entity::sign_in;
 use entity::stock_entry::StockReason;
 use entity::user::{Gender, Role};
 use entity::voucher::{VoucherKind, VoucherStatus};
+use entity::waiter::{self, WaiterStatus};
 use entity::{
     blog, blog_fanout, blog_like, chat_box, comment, conversation, conversation_member,
     dead_letter, follow, follow_count, giveback, image, lease, message, notification,
     notification_box, order, order_reject, payment, payment_intent, refund, sale, shop, shop_type,
     stock_entry, switch, user, voucher, worker_id, writer_progress,
 };
+use entity::{reminder, waitlist};
 use migration::{Migrator, MigratorTrait};
 use sea_orm::entity::prelude::Date;
 use sea_orm::{
@@ -76,6 +78,9 @@ const NAMES: &[&str] = &[
     "uq_payments_transaction",
     "ix_payments_order",
     "ix_payments_outcome",
+    "uq_waiters_user",
+    "uq_waiters_place",
+    "ix_reminders_told",
     "uq_conversations_pair",
     "ix_conversation_members_user",
     "uq_messages_seq",
@@ -643,6 +648,20 @@ fn a_conversation(id: i64, low_id: i64, high_id: i64) -> conversation::Model {
     }
 }
 
+/// A waiter of voucher 7.
+fn a_waiter(id: i64, user_id: i64, place: i64) -> waiter::Model {
+    waiter::Model {
+        id,
+        voucher_id: 7,
+        user_id,
+        place,
+        status: WaiterStatus::Waiting,
+        round: i32::MAX,
+        order_id: Some(BIG),
+        created_at: BIG,
+    }
+}
+
 async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
     migrate(&conn).await;
     assert_keeps(&conn, a_user(BIG, "+8613800000000")).await;
@@ -721,6 +740,20 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
         last_feed: BIG,
     };
     assert_keeps(&conn, known).await;
+    assert_keeps(&conn, a_waiter(BIG, BIG, BIG)).await;
+    let list = waitlist::Model {
+        voucher_id: BIG,
+        last_place: BIG,
+        is_active: true,
+    };
+    assert_keeps(&conn, list).await;
+    let reminder = reminder::Model {
+        voucher_id: BIG,
+        user_id: BIG,
+        told_begin_ms: BIG,
+        created_at: BIG,
+    };
+    assert_keeps(&conn, reminder).await;
     assert_keeps(&conn, a_conversation(BIG, BIG, BIG)).await;
     let side = conversation_member::Model {
         conversation_id: BIG,
@@ -1014,6 +1047,9 @@ async fn what_is_one_of_its_kind_is_not_written_twice(conn: DatabaseConnection) 
     assert_refused(add(&conn, a_notification(2, 1, "l")).await);
     assert_refused(add(&conn, a_notification(2, 2, "k")).await);
     add(&conn, a_notification(2, 2, "K")).await.unwrap();
+    add(&conn, a_waiter(1, 1, 1)).await.unwrap();
+    assert_refused(add(&conn, a_waiter(2, 1, 2)).await);
+    assert_refused(add(&conn, a_waiter(2, 2, 1)).await);
     add(&conn, a_conversation(1, 1, 2)).await.unwrap();
     assert_refused(add(&conn, a_conversation(2, 1, 2)).await);
     add(&conn, a_message(1, 1, "r")).await.unwrap();

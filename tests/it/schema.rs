@@ -109,6 +109,10 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Mutation.cancelOrder", "signed in"),
         ("Mutation.sandboxPay", "signed in"),
         ("Mutation.markNotificationsRead", "signed in"),
+        ("Mutation.joinWaitlist", "signed in"),
+        ("Mutation.leaveWaitlist", "signed in"),
+        ("Mutation.remindMe", "signed in"),
+        ("Mutation.cancelReminder", "signed in"),
         ("Mutation.sendMessage", "signed in"),
         ("Mutation.markConversationRead", "signed in"),
         ("Subscription.messageReceived", "signed in"),
@@ -222,6 +226,22 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "cancelOrder",
             r#"cancelOrder(input: { orderId: "x" }) { result { __typename } }"#,
+        ),
+        (
+            "joinWaitlist",
+            r#"joinWaitlist(input: { voucherId: "Vm91Y2hlcjox" }) { waitlistPosition }"#,
+        ),
+        (
+            "leaveWaitlist",
+            r#"leaveWaitlist(input: { voucherId: "Vm91Y2hlcjox" }) { left }"#,
+        ),
+        (
+            "remindMe",
+            r#"remindMe(input: { voucherId: "Vm91Y2hlcjox" }) { remindAt }"#,
+        ),
+        (
+            "cancelReminder",
+            r#"cancelReminder(input: { voucherId: "Vm91Y2hlcjox" }) { cancelled }"#,
         ),
         (
             "sendMessage",

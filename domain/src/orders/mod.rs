@@ -39,6 +39,8 @@ mod sold;
 pub mod status;
 pub mod store;
 pub mod sweeper;
+mod waiters;
+pub mod waitlist;
 pub mod workers;
 pub mod writer;
 
@@ -55,6 +57,7 @@ use crate::infra::bus::InProcessBus;
 use crate::infra::fault::{Fault, Faulty, RETRY_AFTER, database_fault, redis_fault};
 use crate::infra::ids::IdsError;
 use crate::infra::leases::Leases;
+use crate::notifications::Notifications;
 use crate::settings::Settings;
 use crate::shops::ShopId;
 use crate::users::UserId;
@@ -73,6 +76,7 @@ pub use payment::{
 };
 pub use reconcile::{Check, CheckOutcome};
 pub use redeem::RedeemOutcome;
+pub use waitlist::Joined;
 
 define_id!(
     /// The number of an order, made before anything is stored. The API shows an `OrderKey` instead.
@@ -366,6 +370,9 @@ pub enum Error {
     /// The vouchers' own trouble.
     #[error(transparent)]
     Vouchers(#[from] crate::vouchers::Error),
+    /// A waiter could not be told.
+    #[error(transparent)]
+    Notifications(#[from] crate::notifications::Error),
     /// No order id could be made.
     #[error(transparent)]
     Ids(#[from] IdsError),
@@ -402,6 +409,7 @@ impl Faulty for Error {
             },
             Self::Corrupt(_) => Fault::Internal,
             Self::Vouchers(e) => e.fault(),
+            Self::Notifications(e) => e.fault(),
             Self::Ids(_) => Fault::Unavailable,
             Self::Database(e) => database_fault(e),
             Self::Redis(e) | Self::Script(scripts::ScriptError::Redis(e)) => redis_fault(e),
@@ -417,6 +425,8 @@ pub(crate) struct Inner {
     infra: Infra,
     settings: Settings,
     vouchers: Vouchers,
+    notifications: Notifications,
+    waiters: waiters::Waiters,
     store: Arc<dyn store::OrderStore>,
     gate: gate::Gate,
     live: live::Live,
@@ -440,7 +450,12 @@ pub struct Orders {
 
 impl Orders {
     /// Makes the concept; workers run only when asked.
-    pub fn new(infra: Infra, settings: Settings, vouchers: Vouchers) -> Self {
+    pub fn new(
+        infra: Infra,
+        settings: Settings,
+        vouchers: Vouchers,
+        notifications: Notifications,
+    ) -> Self {
         gauges::describe();
         let store = Arc::new(store::SqlStore::new(
             infra.db.clone(),
@@ -460,9 +475,11 @@ impl Orders {
             recovery_wanted: Notify::new(),
             giveback_due: Notify::new(),
             seckill: reservations::Reservations::default(),
+            waiters: waiters::Waiters::new(infra.clone()),
             infra,
             settings,
             vouchers,
+            notifications,
             store,
         };
         Self {

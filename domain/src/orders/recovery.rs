@@ -256,7 +256,7 @@ impl Orders {
         let installation = Installation {
             token,
             counts: fields.counts(),
-            meta: &meta(&snapshot.sale),
+            meta: &meta(snapshot),
         };
         match scripts::install(conn, self.scripts(), &keys, &installation).await? {
             Installed::Done => {
@@ -341,7 +341,8 @@ fn fields(snapshot: &Snapshot) -> Fields {
     fields
 }
 
-fn meta(sale: &Sale) -> SaleMeta {
+fn meta(snapshot: &Snapshot) -> SaleMeta {
+    let sale = &snapshot.sale;
     SaleMeta {
         begin_ms: sale.begin_ms,
         end_ms: sale.end_ms,
@@ -353,7 +354,7 @@ fn meta(sale: &Sale) -> SaleMeta {
         epoch: sale.epoch,
         version: installed_version(sale),
         paused: sale.paused || sale.frozen,
-        waiting: 0,
+        waiting: snapshot.waiting,
         taken: sale.sold,
     }
 }

@@ -116,7 +116,7 @@ impl Orders {
         }
     }
 
-    async fn answer(
+    pub(super) async fn answer(
         &self,
         key: OrderKey,
         entry: &Buyer,

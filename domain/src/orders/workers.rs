@@ -21,6 +21,8 @@ const GAUGE_RESTS: Duration = Duration::from_millis(150);
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
 /// Nobody waits for it.
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
+/// A unit that came back waits at most this long for the first of its waiters.
+const CALL_EVERY: Duration = Duration::from_millis(250);
 const PAYMENTS_EVERY: Duration = Duration::from_millis(500);
 /// Lists sorted by what was sold are this far behind.
 const COUNT_SOLD_EVERY: Duration = Duration::from_secs(1);
@@ -85,6 +87,12 @@ impl Orders {
             stop.clone(),
             |o| async move { o.give_back_due().await },
         ));
+        tasks.spawn(
+            self.clone()
+                .repeat("waitlists", CALL_EVERY, stop.clone(), |o| async move {
+                    o.call_waiters().await
+                }),
+        );
         tasks.spawn(self.clone().repeat(
             "payments",
             PAYMENTS_EVERY,

@@ -5,6 +5,7 @@ pub mod claim;
 pub mod mutation;
 pub mod redeem;
 pub mod subscription;
+pub mod waitlist;
 
 use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};

@@ -10,8 +10,10 @@ use crate::context::ContextExt;
 use crate::error::{api_error, unauthenticated};
 use crate::feeds;
 use crate::notifications::{Notification, notifications_of, unread_count_of};
+use crate::orders::waitlist::position_of;
 use crate::orders::{Order, OrderStatus, orders_of, own_key};
 use crate::pagination::List;
+use crate::reminders::has_reminder;
 use crate::sign_ins::{SignInCalendar, SignInStreak};
 
 /// The person who is signed in.
@@ -80,6 +82,26 @@ impl Viewer {
         >,
     ) -> Result<List<Order>> {
         orders_of(ctx, self.user_id, status, (first, after)).await
+    }
+
+    /// The how-manieth of a sale's waiting list the viewer is, from 1; null when they are not on it.
+    async fn waitlist_position(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The voucher.")] voucher_id: ID,
+    ) -> Option<Result<i32>> {
+        position_of(ctx, self.user_id, &voucher_id)
+            .await
+            .transpose()
+    }
+
+    /// Whether the viewer has asked to be reminded of a sale.
+    async fn has_reminder(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The voucher.")] voucher_id: ID,
+    ) -> Result<bool> {
+        has_reminder(ctx, self.user_id, &voucher_id).await
     }
 
     /// The viewer's conversations in which something was written, the newest message first.

@@ -79,6 +79,8 @@ pub struct Snapshot {
     pub held: Vec<HeldUnit>,
     /// All attempts, in the order they were made.
     pub attempts: Vec<Attempt>,
+    /// How many wait for a unit.
+    pub waiting: i64,
 }
 
 /// Money that a provider says has arrived.

@@ -13,7 +13,7 @@ use sea_orm::{
 use super::sql::SqlStore;
 use super::sql_apply::lock_sales;
 use super::{Attempt, HeldUnit, Snapshot};
-use crate::orders::{OrderId, OrderRow};
+use crate::orders::{OrderId, OrderRow, waiters};
 use crate::users::UserId;
 use crate::vouchers::{Sale, VoucherId};
 
@@ -64,6 +64,7 @@ impl SqlStore {
                         sale,
                         held,
                         attempts,
+                        waiting: waiters::length(voucher, txn).await?,
                     }))
                 })
             })
