@@ -29,6 +29,8 @@ pub mod chats;
 pub mod sign_ins;
 pub mod visits;
 
+pub mod statistics;
+
 pub mod rate_limits;
 pub mod switches;
 
@@ -61,6 +63,7 @@ use reviews::Reviews;
 use settings::Settings;
 use shops::Shops;
 use sign_ins::SignIns;
+use statistics::Statistics;
 use switches::Switches;
 use uploads::Uploads;
 use users::Users;
@@ -160,6 +163,8 @@ pub struct Services {
     pub blogs: Blogs,
     /// The notes of those whom somebody follows.
     pub feeds: Feeds,
+    /// Figures of each day.
+    pub statistics: Statistics,
     /// Exact limits over all nodes.
     pub rate_limits: RateLimits,
     /// Features that can be given up.
@@ -211,6 +216,7 @@ impl Services {
         let shops = Shops::new(infra.clone());
         let sign_ins = SignIns::new(infra.clone(), users.clone());
         let visits = Visits::new(infra.clone(), settings);
+        let statistics = Statistics::new(infra.clone(), visits.clone(), settings);
         let vouchers = Vouchers::new(infra.clone(), shops.clone());
         let switches = Switches::new(infra.clone());
         switches
@@ -262,6 +268,7 @@ impl Services {
             visits,
             feeds,
             blogs,
+            statistics,
             rate_limits,
             switches,
             infra,
@@ -323,6 +330,8 @@ impl Services {
         tasks.spawn(async move { orders.run_workers(orders_stop).await });
         let (reminders, reminders_stop) = (self.reminders.clone(), stop.clone());
         tasks.spawn(async move { reminders.run_workers(reminders_stop).await });
+        let (statistics, statistics_stop) = (self.statistics.clone(), stop.clone());
+        tasks.spawn(async move { statistics.run_workers(statistics_stop).await });
         let (uploads, uploads_stop) = (self.uploads.clone(), stop.clone());
         tasks.spawn(async move { uploads.run_workers(uploads_stop).await });
         let (feeds, feeds_stop) = (self.feeds.clone(), stop.clone());

@@ -8,6 +8,7 @@ pub mod claim;
 pub mod comment;
 pub mod conversation;
 pub mod conversation_member;
+pub mod daily_statistics;
 pub mod dead_letter;
 pub mod feed_outbox;
 pub mod follow;

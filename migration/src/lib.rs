@@ -18,6 +18,7 @@ mod m20261201_000010_create_follows;
 mod m20261201_000011_create_blogs;
 mod m20261201_000012_create_images;
 mod m20261201_000013_create_sign_ins;
+mod m20261201_000014_create_statistics;
 mod m20261201_000015_create_notifications;
 mod m20261201_000016_create_chats;
 mod m20261201_000017_create_feeds;
@@ -51,6 +52,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261201_000011_create_blogs::Migration),
             Box::new(m20261201_000012_create_images::Migration),
             Box::new(m20261201_000013_create_sign_ins::Migration),
+            Box::new(m20261201_000014_create_statistics::Migration),
             Box::new(m20261201_000015_create_notifications::Migration),
             Box::new(m20261201_000016_create_chats::Migration),
             Box::new(m20261201_000017_create_feeds::Migration),

@@ -23,6 +23,7 @@ pub mod orders;
 pub mod reminders;
 pub mod shops;
 pub mod sign_ins;
+pub mod statistics;
 pub mod switches;
 pub mod uploads;
 pub mod users;
@@ -43,6 +44,7 @@ pub struct Query(
     shops::ShopQuery,
     vouchers::VoucherQuery,
     blogs::BlogQuery,
+    statistics::StatisticsQuery,
     switches::SwitchQuery,
 );
 
@@ -65,6 +67,7 @@ pub struct Mutation(
     blogs::mutation::BlogMutation,
     blogs::like::LikeMutation,
     blogs::comment::CommentMutation,
+    statistics::StatisticsMutation,
     switches::SwitchMutation,
     uploads::UploadMutation,
 );

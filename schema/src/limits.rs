@@ -191,6 +191,18 @@ pub(crate) const SIGN_INS: Rule = Rule {
     message: "too many sign-ins; slow down",
 };
 
+/// Figures made again: each is a few hundred questions to the database.
+pub(crate) const RECOMPUTATIONS: Rule = Rule {
+    name: "recomputations",
+    shape: Shape::Window {
+        calls: 30,
+        window: MINUTE,
+    },
+    dimension: Dimension::User,
+    on_trouble: OnTrouble::Open,
+    message: "too many days to compute; slow down",
+};
+
 /// Lets a call through that is below its limit.
 pub(crate) struct Limited(pub(crate) &'static Rule);
 

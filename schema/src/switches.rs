@@ -21,6 +21,8 @@ pub enum FeatureSwitchName {
     ShopsNearby,
     /// Hot notes as of two seconds ago; without it they are as of ten minutes ago.
     HotBlogs,
+    /// Figures that are counted while somebody waits; without them, only those that were computed.
+    Statistics,
 }
 
 /// A feature switch as it stands.

@@ -10,6 +10,7 @@ pub(crate) mod migrate;
 pub(crate) mod schema;
 pub(crate) mod seed;
 pub(crate) mod serve;
+pub(crate) mod statistics;
 pub(crate) mod verify;
 pub(crate) mod work;
 
@@ -49,6 +50,8 @@ enum Command {
     Seed(seed::Args),
     /// Roles and sessions
     Admin(admin::Args),
+    /// Compute the figures of a day again
+    Statistics(statistics::Args),
     /// Check that nothing was lost
     Verify(verify::Args),
     /// Drive a whole sale against a running server
@@ -80,6 +83,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Index(args) => index::run(config, args).await.map(done),
         Command::Seed(args) => seed::run(config, args).await.map(done),
         Command::Admin(args) => admin::run(config, args).await.map(done),
+        Command::Statistics(args) => statistics::run(config, args).await.map(done),
         Command::Verify(args) => verify::run(config, args).await,
         Command::Drill(args) => drill::run(config, args).await,
         Command::Schema(_) | Command::Config(_) => Ok(ExitCode::SUCCESS),

@@ -21,6 +21,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("visits", &[]),
     ("blogs", &["users", "shops", "uploads", "notifications"]),
     ("feeds", &["users", "follows", "blogs"]),
+    ("statistics", &["visits"]),
     ("rate_limits", &[]),
     ("switches", &[]),
 ];

@@ -41,6 +41,7 @@ mod seckill;
 mod shops;
 mod sign_ins;
 mod spine;
+mod statistics;
 mod stores;
 mod support;
 mod switches;

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 
+use entity::daily_statistics;
 use entity::dead_letter::DeadLetterSource;
 use entity::giveback::{GivebackKind, GivebackStatus};
 use entity::image::ImageState;
@@ -709,6 +710,18 @@ async fn every_table_keeps_a_row_of_its_entity(conn: DatabaseConnection) {
         expires_at: BIG,
     };
     assert_keeps(&conn, lease).await;
+    let figures = daily_statistics::Model {
+        day: Date::from_ymd_opt(2028, 2, 29).unwrap(),
+        dau: BIG,
+        wau: BIG,
+        mau: BIG,
+        uv: BIG,
+        orders: BIG,
+        paid_orders: BIG,
+        computed_at: BIG,
+        version: BIG,
+    };
+    assert_keeps(&conn, figures).await;
     let year = sign_in::Model {
         user_id: BIG,
         year: 2028,

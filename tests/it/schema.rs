@@ -85,6 +85,9 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         ("Query.blog", "anybody"),
         ("Query.hotBlogs", "anybody"),
         ("Query.featureSwitches", "administrator"),
+        ("Query.statistics", "administrator"),
+        ("Query.statisticsProgress", "administrator"),
+        ("Mutation.recomputeStatistics", "administrator"),
         ("Mutation.requestLoginCode", "anybody"),
         ("Mutation.login", "anybody"),
         ("Mutation.logout", "signed in"),
@@ -213,6 +216,10 @@ async fn every_root_field_has_its_rule_and_keeps_it() {
         (
             "seckillVoucher",
             r#"seckillVoucher(input: { voucherId: "Vm91Y2hlcjox", clientRequestId: "r" }) { result { __typename } }"#,
+        ),
+        (
+            "recomputeStatistics",
+            r#"recomputeStatistics(input: { day: "2026-01-02" }) { statistics { dau } }"#,
         ),
         ("signIn", "signIn(input: {}) { streak { days } }"),
         (

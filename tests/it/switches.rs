@@ -108,7 +108,7 @@ async fn a_switch_holds_on_all_nodes_is_told_in_the_answer_and_survives_a_restar
         .iter()
         .filter(|s| s["on"] == true)
         .collect();
-    assert_eq!((listed.list("featureSwitches").len(), on.len()), (4, 2));
+    assert_eq!((listed.list("featureSwitches").len(), on.len()), (5, 3));
     app.gql("{ featureSwitches { name } }", Value::Null)
         .await
         .expect_code("UNAUTHENTICATED");

@@ -164,6 +164,11 @@ impl Ids {
     }
 }
 
+/// The least id that can be made at a moment in epoch milliseconds, or after it.
+pub fn first_at_ms(ms: i64) -> i64 {
+    (ms - EPOCH_MS).max(0) << (WORKER_BITS + SEQUENCE_BITS)
+}
+
 /// When an id was made, in epoch milliseconds.
 pub fn made_at_ms(id: i64) -> i64 {
     (id >> (WORKER_BITS + SEQUENCE_BITS)) + EPOCH_MS

@@ -32,15 +32,18 @@ pub enum Switch {
     ShopsNearby,
     /// Hot notes as of two seconds ago; without it they are as of ten minutes ago.
     HotBlogs,
+    /// Figures that are counted while somebody waits; without them, only those that were computed.
+    Statistics,
 }
 
 impl Switch {
     /// Every switch there is.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::ShopsBySales,
         Self::ShopSearch,
         Self::ShopsNearby,
         Self::HotBlogs,
+        Self::Statistics,
     ];
 
     /// The name it is stored under.
@@ -50,6 +53,7 @@ impl Switch {
             Self::ShopSearch => "shop_search",
             Self::ShopsNearby => "shops_nearby",
             Self::HotBlogs => "hot_blogs",
+            Self::Statistics => "statistics",
         }
     }
 }
