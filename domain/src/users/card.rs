@@ -15,6 +15,8 @@ impl Kind for UserById {
     type Key = UserId;
     type Value = UserCard;
     const NAME: &'static str = "user";
+    /// 2: the time zone.
+    const FORMAT: u32 = 2;
 
     fn number(id: &UserId) -> Option<i64> {
         Some(id.0)
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_user_is_read_by_the_next_version_and_holds_no_phone() {
         assert_golden::<UserById>(
-            r#"{"format":1,"value":{"id":7,"nickname":"Lan","avatar_url":null,"city":"Hà Nội","intro":null,"gender":"FEMALE","birthday":"2000-02-29"}}"#,
+            r#"{"format":2,"value":{"id":7,"nickname":"Lan","avatar_url":null,"city":"Hà Nội","intro":null,"gender":"FEMALE","birthday":"2000-02-29","time_zone":null}}"#,
         );
     }
 }

@@ -33,6 +33,8 @@ impl Kind for SaleByVoucher {
     type Key = VoucherId;
     type Value = SaleCard;
     const NAME: &'static str = "sale";
+    /// 2: the shop, and whether it is a draft.
+    const FORMAT: u32 = 2;
 
     fn number(id: &VoucherId) -> Option<i64> {
         Some(id.0)
@@ -156,7 +158,7 @@ mod tests {
             r#"{"format":1,"value":{"id":7,"shop_id":1,"kind":"SECKILL","title":"Lunch","sub_title":null,"rules":"One each","price_minor":990,"value_minor":2000,"currency":"CNY","status":"ACTIVE","created_at":1,"updated_at":2,"version":3}}"#,
         );
         assert_golden::<SaleByVoucher>(
-            r#"{"format":1,"value":{"voucher_id":7,"begin_ms":10,"end_ms":20,"total":5,"per_user_limit":1,"max_attempts":3,"version":2}}"#,
+            r#"{"format":2,"value":{"voucher_id":7,"shop_id":1,"is_draft":false,"begin_ms":10,"end_ms":20,"total":5,"per_user_limit":1,"max_attempts":3,"version":2}}"#,
         );
     }
 }

@@ -106,7 +106,7 @@ pub(super) struct KnownIds {
 struct Filter {
     bits: AtomicBloomFilter<DefaultHasher>,
     room: u64,
-    /// Ids put in, some of them more than once.
+    /// Ids put in that set a bit: a full one has taken nearly as many as it has room for.
     taken: AtomicU64,
     made_at: i64,
     /// When its last look at the table began.
@@ -216,7 +216,9 @@ impl Filter {
     }
 
     fn is_good(&self, now: i64) -> bool {
-        now < self.made_at + ms(REBUILD_EVERY) && self.taken.load(Ordering::Relaxed) < self.room
+        // The nearer it is to full, the more new ids look like known ones, and are not counted.
+        let full = (self.room as f64 * (1.0 - FALSE_POSITIVES)) as u64;
+        now < self.made_at + ms(REBUILD_EVERY) && self.taken.load(Ordering::Relaxed) < full
     }
 
     /// No id is negative, so each of these that it takes for one is an error.
