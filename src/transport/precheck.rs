@@ -157,7 +157,12 @@ fn chosen<'a>(
         (DocumentOperations::Multiple(operations), Some(name)) => {
             operations.get(name).map(|operation| &operation.node)
         }
-        (DocumentOperations::Multiple(_), None) => None,
+        // The parser calls one operation that has a name `Multiple`, too.
+        (DocumentOperations::Multiple(operations), None) => {
+            let mut all = operations.values();
+            let only = all.next().map(|operation| &operation.node);
+            only.filter(|_| all.next().is_none())
+        }
     }
 }
 
@@ -278,5 +283,15 @@ mod tests {
         assert_eq!(kind(document, Some("S")), Err("BAD_INPUT"));
         assert_eq!(kind(document, None), Ok(OperationType::Query));
         assert_eq!(kind(document, Some("X")), Ok(OperationType::Query));
+    }
+
+    #[test]
+    fn an_operation_alone_is_meant_though_nobody_names_it() {
+        assert_eq!(kind("mutation M { m }", None), Ok(OperationType::Mutation));
+        assert_eq!(kind("mutation M { m m }", None), Err("BAD_INPUT"));
+        assert_eq!(
+            kind("subscription S { s }", None),
+            Ok(OperationType::Subscription)
+        );
     }
 }
