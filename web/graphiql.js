@@ -3,7 +3,7 @@
 
 // What earlier answers said, so that the tabs can be run one after the other without copying tokens and ids.
 // Whatever stands in a tab's own headers or variables wins.
-const remembered = { token: null, voucherId: null, orderId: null };
+const remembered = { token: null, voucherId: null, orderId: null, blogId: null, userId: null };
 
 const tabs = [
   {
@@ -195,6 +195,251 @@ query MyOrders {
 `,
     variables: { orderId: '' },
   },
+  {
+    query: `# Shops by what their guests say of them.
+query BestShops {
+  shops(sort: SCORE, first: 10) {
+    edges {
+      node {
+        name
+        score
+        commentCount
+        soldCount
+        type {
+          name
+        }
+        reviews(first: 2) {
+          edges {
+            node {
+              score
+              text
+              author {
+                nickname
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+`,
+  },
+  {
+    query: `# Notes that people like now. The mutations are about the
+# first of them while blogId is empty; log in for those.
+query HotNotes {
+  hotBlogs(first: 5) {
+    edges {
+      node {
+        id
+        title
+        content
+        likeCount
+        commentCount
+        images {
+          url
+        }
+        author {
+          id
+          nickname
+        }
+        shop {
+          name
+        }
+        latestLikers {
+          nickname
+        }
+        comments(first: 3) {
+          edges {
+            node {
+              text
+              author {
+                nickname
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+mutation Like($blogId: ID!) {
+  likeBlog(input: { blogId: $blogId }) {
+    blog {
+      likeCount
+      latestLikers {
+        nickname
+      }
+    }
+  }
+}
+
+mutation Comment($blogId: ID!) {
+  addComment(input: { blogId: $blogId, text: "I want to go there!" }) {
+    comment {
+      text
+      blog {
+        commentCount
+      }
+    }
+  }
+}
+
+# Pictures: POST /uploads answers ids for imageIds.
+mutation Publish {
+  publishBlog(
+    input: { title: "My first note", content: "Written in GraphiQL." }
+  ) {
+    blog {
+      id
+      title
+      author {
+        nickname
+      }
+    }
+  }
+}
+`,
+    variables: { blogId: '' },
+  },
+  {
+    query: `# Log in first: +84912345678 knows people here.
+# Notes of those whom one follows, newest first.
+query Feed {
+  viewer {
+    feed(first: 10) {
+      edges {
+        node {
+          title
+          createdAt
+          author {
+            nickname
+          }
+        }
+      }
+    }
+  }
+}
+
+query Friends {
+  viewer {
+    user {
+      followerCount
+      following(first: 20) {
+        edges {
+          node {
+            id
+            nickname
+            intro
+            isMutual
+          }
+        }
+      }
+    }
+  }
+}
+
+query Chats {
+  viewer {
+    conversations(first: 5) {
+      edges {
+        node {
+          unreadCount
+          user {
+            id
+            nickname
+          }
+          messages(first: 10) {
+            edges {
+              node {
+                text
+                sender {
+                  nickname
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+# To the first person of Chats while userId is empty.
+mutation Say($userId: ID!) {
+  sendMessage(input: { userId: $userId, text: "Hello!" }) {
+    message {
+      number
+      text
+    }
+    refusal
+  }
+}
+
+query News {
+  viewer {
+    unreadNotificationCount
+    notifications(first: 10) {
+      edges {
+        node {
+          kind
+          text
+          createdAt
+          actor {
+            nickname
+          }
+        }
+      }
+    }
+  }
+}
+
+mutation SignInToday {
+  signIn(input: {}) {
+    streak {
+      days
+      signedToday
+    }
+  }
+}
+`,
+    variables: { userId: '' },
+  },
+  {
+    query: `# Live, for whom is logged in. Publish a note as somebody
+# you follow, like one of your notes as somebody else, or
+# write to yourself from another window, and watch.
+subscription NewNotes {
+  feed {
+    title
+    author {
+      nickname
+    }
+  }
+}
+
+subscription NewMessages {
+  messageReceived {
+    text
+    sender {
+      nickname
+    }
+  }
+}
+
+subscription NewNotifications {
+  notificationReceived {
+    kind
+    text
+    actor {
+      nickname
+    }
+  }
+}
+`,
+  },
 ];
 
 /** Keeps what the tabs need from an answer. */
@@ -203,6 +448,8 @@ function remember(result) {
   const taken = data?.seckillVoucher?.result;
   remembered.token = data?.login?.token ?? remembered.token;
   remembered.voucherId = data?.flashSales?.edges?.[0]?.node?.id ?? remembered.voucherId;
+  remembered.blogId = data?.hotBlogs?.edges?.[0]?.node?.id ?? remembered.blogId;
+  remembered.userId = data?.viewer?.conversations?.edges?.[0]?.node?.user?.id ?? remembered.userId;
   remembered.orderId = taken?.order?.id ?? taken?.orderId ?? remembered.orderId;
 }
 
@@ -211,6 +458,8 @@ function filled(variables) {
   const known = {
     voucherId: remembered.voucherId,
     orderId: remembered.orderId,
+    blogId: remembered.blogId,
+    userId: remembered.userId,
     clientRequestId: `graphiql-${Date.now()}`,
   };
   const entries = Object.entries(variables ?? {});

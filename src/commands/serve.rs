@@ -24,13 +24,18 @@ pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
     };
     let (embedded, production) = (config.database_url.is_none(), config.is_production());
     let server = Server::start_with(config, work).await?;
-    if embedded && !production {
-        add_demo_data(&server).await;
-    }
     if !production {
         announce(server.url());
     }
-    signals.wait().await;
+    if embedded && !production {
+        // A signal does not wait for it: the next start adds what is missing then.
+        tokio::select! {
+            () = add_demo_data(&server) => signals.wait().await,
+            () = signals.wait() => {}
+        }
+    } else {
+        signals.wait().await;
+    }
     // A second signal is a person who does not want to wait.
     tokio::select! {
         () = server.stop() => Ok(()),
@@ -40,7 +45,7 @@ pub(crate) async fn run(config: Config, args: Args) -> anyhow::Result<()> {
 
 /// A server without demo data is still a server.
 async fn add_demo_data(server: &Server) {
-    if let Err(error) = seed::seed_if_empty(server.services()).await {
+    if let Err(error) = seed::seed_first_start(server.services()).await {
         let error = format!("{error:#}");
         tracing::warn!(
             error,

@@ -14,6 +14,7 @@ use crate::support::stores::Folder;
 use crate::support::subscription::{Event, Subscription};
 use crate::support::wait::eventually;
 
+/// A start, and demo data: pictures are drawn by a debug build.
 const START: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 /// A stop takes no longer, whatever is going on.
@@ -32,13 +33,17 @@ async fn serve(folder: &Folder) -> Process {
     process
 }
 
-/// Logs in as a person does, with the code on the server's standard output.
 async fn log_in(process: &Process) -> Client {
-    let (client, phone) = (process.client(), random_phone());
+    log_in_as(process, &random_phone()).await
+}
+
+/// Logs in as a person does, with the code on the server's standard output.
+async fn log_in_as(process: &Process, phone: &str) -> Client {
+    let client = process.client();
     let ask =
         "mutation($phone: String!) { requestLoginCode(input: { phone: $phone }) { __typename } }";
     client.gql(ask, json!({ "phone": phone })).await.data();
-    let code = process.login_code(&phone, SOON).await;
+    let code = process.login_code(phone, SOON).await;
     let login = "mutation($phone: String!, $code: String!) { login(input: { phone: $phone, code: $code }) { token } }";
     let token = client
         .gql(login, json!({ "phone": phone, "code": code }))
@@ -116,15 +121,11 @@ async fn a_first_start_has_demo_data_and_a_stop_leaves_no_redis() {
     })
     .await;
     let near = "{ shopsNearby(center: { latitude: 21.0287, longitude: 105.8524 }, first: 3) { edges { distanceMeters } } }";
-    assert_eq!(
-        process
-            .client()
-            .gql(near, json!({}))
-            .await
-            .list("shopsNearby.edges")
-            .len(),
-        3
-    );
+    eventually(SOON, "the demo places", async || {
+        let answer = process.client().gql(near, json!({})).await;
+        answer.list("shopsNearby.edges").len() == 3
+    })
+    .await;
     let redis = redis_pid(&folder);
     assert!(is_running(redis));
     assert!(process.term(STOP).await.success());
@@ -132,6 +133,135 @@ async fn a_first_start_has_demo_data_and_a_stop_leaves_no_redis() {
     // The stores are found without their server, too.
     assert_verified(&folder).await;
     process.assert_no_panic();
+}
+
+/// The operations of GraphiQL's tabs, each by itself: kind and text.
+fn operations_of_the_tabs() -> Vec<(String, String)> {
+    let page = include_str!("../../web/graphiql.js");
+    let mut operations = Vec::new();
+    for tab in page.split("query: `").skip(1) {
+        let document = tab.split('`').next().unwrap();
+        for part in document.split("\n}\n") {
+            let begins = |line: &&str| {
+                ["query ", "mutation ", "subscription "]
+                    .iter()
+                    .any(|kind| line.starts_with(kind))
+            };
+            if let Some(first) = part.lines().find(begins) {
+                let kind = first.split(' ').next().unwrap().to_owned();
+                operations.push((kind, format!("{part}\n}}")));
+            }
+        }
+    }
+    operations
+}
+
+/// Whether something is shown: no list that is empty at the top, and nothing absent.
+fn shows_something(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => match fields.get("edges") {
+            Some(edges) => edges.as_array().is_some_and(|edges| !edges.is_empty()),
+            None => fields.values().all(shows_something),
+        },
+        other => !other.is_null(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_tab_of_graphiql_shows_something_of_the_demo_world() {
+    let folder = Folder::make("emb");
+    let mut process = serve(&folder).await;
+    let guest = log_in_as(&process, "+84912345678").await;
+    // The chat comes last.
+    let chats = "{ viewer { conversations { edges { node { messageCount user { id } } } } } }";
+    let chats = eventually(START, "the demo world", async || {
+        let answer = guest.gql(chats, json!({})).await;
+        let edges = answer.list("viewer.conversations.edges");
+        edges
+            .first()
+            .is_some_and(|edge| edge["node"]["messageCount"] == 6)
+            .then_some(answer)
+    });
+    let friend = chats
+        .await
+        .at("viewer.conversations.edges.0.node.user.id")
+        .clone();
+    let hot = guest
+        .gql(
+            "{ hotBlogs(first: 1) { edges { node { id } } } }",
+            json!({}),
+        )
+        .await;
+    let blog = hot.at("hotBlogs.edges.0.node.id").clone();
+    let voucher = sales(&guest).await.remove(0);
+    let order = seckill(&guest, &voucher, "tabs").await.accepted();
+    eventually(SOON, "the order's row", async || {
+        self::order(&guest, &order).await["status"] == "UNPAID"
+    })
+    .await;
+
+    let known = json!({ "blogId": blog, "userId": friend, "voucherId": voucher, "orderId": order,
+        "phone": random_phone(), "code": "000000", "clientRequestId": "tabs" });
+    let operations = operations_of_the_tabs();
+    assert_eq!(operations.len(), 24, "{operations:#?}");
+    for (kind, text) in operations {
+        let named = |name: &&&str| text.contains(&format!("${name}:"));
+        let names = [
+            "blogId",
+            "userId",
+            "voucherId",
+            "orderId",
+            "phone",
+            "code",
+            "clientRequestId",
+        ];
+        let variables: serde_json::Map<String, Value> = names
+            .iter()
+            .filter(named)
+            .map(|name| ((*name).to_owned(), known[*name].clone()))
+            .collect();
+        match kind.as_str() {
+            "subscription" => {
+                let watched = Subscription::open(&guest, &text, variables.into()).await;
+                watched.stop().await;
+            }
+            _ if text.contains("mutation LogIn") => {
+                guest
+                    .gql(&text, variables.into())
+                    .await
+                    .expect_code("BAD_INPUT");
+            }
+            "mutation" => {
+                guest.gql(&text, variables.into()).await.data();
+            }
+            _ => {
+                let answer = guest.gql(&text, variables.into()).await;
+                assert!(shows_something(answer.data()), "{text}\n{}", answer.body);
+            }
+        }
+    }
+    assert!(process.term(STOP).await.success());
+    process.assert_no_panic();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seeding_that_was_broken_off_goes_on_at_the_next_start() {
+    let folder = Folder::make("emb");
+    let mut process = serve(&folder).await;
+    process.kill9();
+    let mut process = serve(&folder).await;
+    let guest = log_in_as(&process, "+84912345678").await;
+    let chats = "{ viewer { conversations { edges { node { messageCount } } } } }";
+    eventually(START, "the rest of the demo world", async || {
+        let answer = guest.gql(chats, json!({})).await;
+        let edges = answer.list("viewer.conversations.edges");
+        edges
+            .first()
+            .is_some_and(|edge| edge["node"]["messageCount"] == 6)
+    })
+    .await;
+    assert_eq!(sales(&guest).await.len(), 2);
+    assert!(process.term(STOP).await.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -394,14 +394,14 @@ async fn seeding_again_changes_nothing() {
     let first = run(&["seed"], &env).await;
     assert!(
         first.stdout.starts_with(
-            "shops: imported 800, unchanged 0, skipped 26 (no name: 26)\nflash sales published: 4\n"
+            "shops: imported 800, unchanged 0, skipped 26 (no name: 26)\nflash sales published: 5\n"
         ),
         "{first:?}"
     );
     let conn = connect(stores.database_url.as_ref().unwrap()).await;
     let shops = shop::Entity::find().all(&conn).await.unwrap();
     let sales = entity::sale::Entity::find().all(&conn).await.unwrap();
-    assert_eq!(shops.iter().filter(|s| s.owner_id.is_some()).count(), 4);
+    assert_eq!(shops.iter().filter(|s| s.owner_id.is_some()).count(), 5);
     let again = run(&["seed"], &env).await;
     assert!(
         again.stdout.starts_with(

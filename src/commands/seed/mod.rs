@@ -92,9 +92,10 @@ pub(crate) async fn run(config: Config, _args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seeds a database that has no shops yet: a first start.
-pub(crate) async fn seed_if_empty(services: &Services) -> anyhow::Result<()> {
-    if services.shops.types().await?.is_empty() {
+/// Seeds a database that has no shops yet, a first start, and one whose first seeding was broken off.
+pub(crate) async fn seed_first_start(services: &Services) -> anyhow::Result<()> {
+    let is_empty = services.shops.types().await?.is_empty();
+    if is_empty || (is_begun(services).await? && !world::is_built(services).await?) {
         let SeedReport { shops, sales, .. } = seed(services).await?;
         tracing::info!(shops.imported = shops.imported, sales, "added demo data");
         say(&format!(
@@ -105,21 +106,27 @@ pub(crate) async fn seed_if_empty(services: &Services) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The merchant is the first thing that a seeding adds.
+async fn is_begun(services: &Services) -> anyhow::Result<bool> {
+    let phone = Phone::parse(MERCHANT_PHONE)?;
+    Ok(services.users.find_by_phone(&phone).await?.is_some())
+}
+
 /// Adds the demo data that is missing.
 pub(crate) async fn seed(services: &Services) -> anyhow::Result<SeedReport> {
+    let merchant = services
+        .users
+        .grant(&Phone::parse(MERCHANT_PHONE)?, Role::Merchant)
+        .await?;
+    services
+        .users
+        .grant(&Phone::parse(ADMIN_PHONE)?, Role::Admin)
+        .await?;
     let shops = services
         .shops
         .import(Cursor::new(PLACES), |_, _| {})
         .await
         .context("import the demo places")?;
-    services
-        .users
-        .grant(&Phone::parse(ADMIN_PHONE)?, Role::Admin)
-        .await?;
-    let merchant = services
-        .users
-        .grant(&Phone::parse(MERCHANT_PHONE)?, Role::Merchant)
-        .await?;
     let session = Session::of_command(UserId(merchant.id), Role::Admin);
     let query = NearbyQuery {
         center: GeoPoint::new(LAKE.0, LAKE.1)?,

@@ -8,8 +8,8 @@ use anyhow::Context;
 use image::{ImageFormat, Rgb, RgbImage};
 
 /// Pixels of a picture, across and down.
-const WIDTH: u32 = 640;
-const HEIGHT: u32 = 480;
+const WIDTH: u32 = 400;
+const HEIGHT: u32 = 300;
 
 /// A picture as a PNG file; the same number draws the same picture.
 pub(super) fn bowl(number: u32) -> anyhow::Result<Vec<u8>> {

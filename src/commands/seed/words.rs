@@ -50,7 +50,7 @@ pub(super) const PEOPLE: [(&str, &str, &str, &str); 10] = [
 ];
 
 /// A note: who of `PEOPLE` wrote it, title, text.
-pub(super) const NOTES: [(usize, &str, &str); 20] = [
+pub(super) const NOTES: [(usize, &str, &str); 22] = [
     (
         1,
         "The quiet table upstairs",
@@ -60,6 +60,16 @@ pub(super) const NOTES: [(usize, &str, &str); 20] = [
         2,
         "Ten minutes in line, worth it",
         "They open at six and are sold out by nine. Take the small bowl first: you will want dessert.",
+    ),
+    (
+        0,
+        "My list for visitors",
+        "One soup, one coffee, one thing on rice, one thing on a stick. In this order, in one evening.",
+    ),
+    (
+        0,
+        "Fast fingers, cheap lunch",
+        "Be logged in before it starts, and do not click twice: once is enough.",
     ),
     (
         5,
