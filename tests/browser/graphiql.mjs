@@ -1,5 +1,6 @@
 // Drives the GraphiQL page of a running server in the system's Chromium: it must load with nothing from outside,
-// run one of its own tabs, and show an order's change over a subscription, with the token of its headers pane.
+// run tabs of its own, show the demo notes with their pictures, and show an order's change and a message over
+// subscriptions, with the token of its headers pane.
 //
 // Told by the environment (scripts/browser-test does):
 //   LM_BROWSER_URL       the server, no slash at the end
@@ -122,6 +123,17 @@ async function openTab(page, name) {
   await tabs.nth(index).click();
 }
 
+/** Starts a subscription in a new tab, with a token in its headers pane. */
+async function watch(page, name, subscription, token) {
+  await page.locator('button.graphiql-tab-add').click();
+  await page.getByRole('button', { name: 'Headers', exact: true }).first().click();
+  await write(page, '.graphiql-query-editor .CodeMirror', subscription);
+  // The page has read the text once the tab bears the operation's name.
+  await until('the new tab named', async () => (await page.locator('.graphiql-tab-active').innerText()).trim() === name);
+  await write(page, '.graphiql-editor-tool .graphiql-editor:not(.hidden) .CodeMirror', JSON.stringify({ Authorization: `Bearer ${token}` }));
+  await run(page);
+}
+
 const context = {};
 const checks = {
   'the page loads': async (page) => {
@@ -143,17 +155,53 @@ const checks = {
     assert.deepEqual(distances, distances.toSorted((a, b) => a - b), 'not by distance');
   },
 
+  'the demo notes have pictures': async (page) => {
+    await openTab(page, /notes/i);
+    // A tab with several operations asks which, once the page has read it.
+    const menu = page.getByRole('menuitem', { name: 'HotNotes' });
+    await until('the menu of operations', async () => {
+      await run(page);
+      return menu.isVisible();
+    });
+    await menu.click();
+    const text = await until('notes', async () => {
+      const result = await shown(page);
+      return result.includes('latestLikers') && result;
+    });
+    const [note] = JSON.parse(text).data.hotBlogs.edges.map((edge) => edge.node);
+    const width = await page.evaluate(async (url) => {
+      const picture = new Image();
+      picture.src = url;
+      await picture.decode();
+      return picture.naturalWidth;
+    }, note.images[0].url);
+    assert.equal(width, 400);
+  },
+
+  'a message comes while one looks': async (page) => {
+    const [reader, writer] = await Promise.all(['+8613912345601', '+8613912345602'].map(logIn));
+    const ids = [];
+    for (const token of [reader, writer]) ids.push((await api(token, '{ viewer { user { id } } }')).viewer.user.id);
+    const follow = 'mutation($userId: ID!) { follow(input: { userId: $userId }) { __typename } }';
+    await api(reader, follow, { userId: ids[1] });
+    await api(writer, follow, { userId: ids[0] });
+    await watch(page, 'Messages', 'subscription Messages { messageReceived { text sender { id } } }', reader);
+    const send = 'mutation($userId: ID!) { sendMessage(input: { userId: $userId, text: "Seen?" }) { refusal message { id } } }';
+    // Sent until it is seen: the page does not say when the server has begun to watch.
+    await until('the message', async () => {
+      const { refusal } = (await api(writer, send, { userId: ids[0] })).sendMessage;
+      assert.equal(refusal, null);
+      return (await shown(page)).includes('Seen?');
+    });
+    // The same button stops it.
+    await run(page);
+  },
+
   "a subscription receives an order's change": async (page) => {
     const merchant = await logIn(merchantPhone);
     const buyer = await logIn(buyerPhone);
     const orderId = await takeVoucher(merchant, buyer);
-    await page.locator('button.graphiql-tab-add').click();
-    await page.getByRole('button', { name: 'Headers', exact: true }).first().click();
-    await write(page, '.graphiql-query-editor .CodeMirror', `subscription Watch { orderStatus(orderId: "${orderId}") { id status } }`);
-    // The page has read the text once the tab bears the operation's name.
-    await until('the new tab named', async () => (await page.locator('.graphiql-tab-active').innerText()).trim() === 'Watch');
-    await write(page, '.graphiql-editor-tool .graphiql-editor:not(.hidden) .CodeMirror', JSON.stringify({ Authorization: `Bearer ${buyer}` }));
-    await run(page);
+    await watch(page, 'Watch', `subscription Watch { orderStatus(orderId: "${orderId}") { id status } }`, buyer);
     await until('the order unpaid', async () => (await shown(page)).includes('"UNPAID"'));
     await pay(buyer, orderId);
     await until('the order paid', async () => (await shown(page)).includes('"PAID"'));
