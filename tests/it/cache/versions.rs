@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::cmd;
@@ -150,6 +151,57 @@ async fn a_wish_that_cannot_be_met_is_not_a_read_for_everyone_who_wishes() {
     }
     assert_eq!(node.write(Row, &table, 1, true).await, 7);
     assert_eq!(node.get(Row, &table, 1, 7).await.unwrap(), Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_is_written_without_pause_is_told_all_the_same() {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::new(Duration::from_millis(20));
+    let nodes = [
+        Arc::new(Node::start(&url, &deployment).await),
+        Arc::new(Node::start(&url, &deployment).await),
+    ];
+    let written = Arc::new(AtomicI64::new(nodes[0].write(Row, &table, 1, true).await));
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let (node, table, written) = (Arc::clone(&nodes[n % 2]), table.clone(), written.clone());
+        tasks.push(tokio::spawn(async move {
+            let (mut seen, mut reads, mut slowest) = (0, 0, Duration::ZERO);
+            while Instant::now() < until {
+                // Only the node that writes owes what was written; both owe what they told.
+                let owed = if n % 2 == 0 {
+                    written.load(Ordering::SeqCst)
+                } else {
+                    0
+                };
+                let began = Instant::now();
+                let told = node.get(Row, &table, 1, 0).await;
+                slowest = slowest.max(began.elapsed());
+                let version = told.unwrap().unwrap();
+                assert!(
+                    version >= owed.max(seen),
+                    "{version}; {owed} owed, {seen} seen"
+                );
+                (seen, reads) = (version, reads + 1);
+            }
+            (reads, slowest)
+        }));
+    }
+    while Instant::now() < until {
+        let version = nodes[0].write(Row, &table, 1, true).await;
+        written.store(version, Ordering::SeqCst);
+    }
+    for task in tasks {
+        let (reads, slowest) = task.await.unwrap();
+        assert!(
+            reads >= 3 && slowest < Duration::from_secs(1),
+            "{reads} reads, {slowest:?}"
+        );
+    }
+    assert!(table.version(1) > 100, "{} writes", table.version(1));
+    let most = table.0.most_at_once.load(Ordering::SeqCst);
+    assert!(most <= 2, "{most} reads of the table at once");
 }
 
 /// Writes the row of a table, and is killed before it can say so: everything of its process stops.

@@ -1,7 +1,7 @@
 //! Single flight: whoever wants what is already being read waits for that read, and not for a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -15,6 +15,8 @@ use super::{Cache, Error};
 pub(super) struct Flight {
     number: u64,
     answer: Shared<BoxFuture<'static, Result<Found, Error>>>,
+    /// Whether the database has been asked: what is written from then on may be missing in the answer.
+    has_asked: Arc<AtomicBool>,
 }
 
 /// Takes a flight from the list when it ends, however it ends.
@@ -46,10 +48,13 @@ impl Cache {
                 Some(flight) => flight.answer.clone(),
                 None => {
                     let number = self.inner.next_flight.fetch_add(1, Ordering::Relaxed);
-                    let answer = self.set_out(work.clone(), reach, number);
+                    let has_asked = Arc::new(AtomicBool::new(false));
+                    let work = work.telling(&has_asked);
+                    let answer = self.set_out(work, reach, number);
                     let flight = Flight {
                         number,
                         answer: answer.clone(),
+                        has_asked,
                     };
                     flights.insert(key, flight);
                     answer
@@ -87,11 +92,17 @@ impl Cache {
         answer.boxed().shared()
     }
 
-    /// Those who come from now on set out anew; those who wait learn by the floor that they must.
+    /// Those who come from now on set out anew, or join a flight that has not asked the database yet: so a row that is
+    /// written without pause has one read under way on this node, and one that waits for its turn. Those who wait learn by
+    /// the floor that they must.
     pub(super) fn detach_flights(&self, key: &str) {
         let mut flights = self.inner.flights.lock();
         for reach in [Reach::Any, Reach::Database] {
-            flights.remove(&(key.to_owned(), reach));
+            let place = (key.to_owned(), reach);
+            let is_too_early = |flight: &Flight| flight.has_asked.load(Ordering::SeqCst);
+            if flights.get(&place).is_some_and(is_too_early) {
+                flights.remove(&place);
+            }
         }
     }
 }

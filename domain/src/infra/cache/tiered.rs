@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -25,7 +26,7 @@ const LOAD_LIMIT: Duration = Duration::from_secs(3);
 const BULKHEAD_WAIT: Duration = Duration::from_secs(1);
 /// An old value is told from the process for so long, then Redis is asked whether there is a new one.
 const STALE_LIFE: Duration = Duration::from_millis(500);
-/// How often a reader that was overtaken by writes reads again.
+/// How often a reader reads again whose find was too old: he may have joined those who set out before a write.
 const TRIES: usize = 3;
 
 /// Rows whose unmet wishes are remembered, about 1 MB.
@@ -51,6 +52,20 @@ pub(super) struct Work {
     pub(super) place: Place,
     facts: Facts,
     load: Arc<Load>,
+}
+
+impl Work {
+    /// The same work, which notes that it has asked the database before it does.
+    pub(super) fn telling(&self, has_asked: &Arc<AtomicBool>) -> Self {
+        let (load, has_asked) = (Arc::clone(&self.load), Arc::clone(has_asked));
+        Self {
+            load: Arc::new(move || {
+                has_asked.store(true, Ordering::SeqCst);
+                load()
+            }),
+            ..self.clone()
+        }
+    }
 }
 
 impl Cache {
@@ -101,7 +116,7 @@ impl Cache {
                     facts,
                     load: Arc::new(load),
                 };
-                self.read(work, min_version).await?
+                self.read(work, least, min_version).await?
             }
         };
         let value = found.value.map(|value| value.downcast::<K::Value>());
@@ -147,27 +162,34 @@ impl Cache {
         Err(too_new(facts))
     }
 
-    async fn read(&self, work: Work, min_version: i64) -> Result<Found, Error> {
-        let floor = || self.inner.floors.get(&work.place.key);
+    /// Reads a row at least as new as `least`: what was wanted, and what this node had told or heard of when it was asked.
+    ///
+    /// A write that comes after the question may overtake the read. The reader reads once more then, so that he sees it
+    /// too as a rule; but a row that is written without pause overtakes him each time, and so he is told what he found:
+    /// it was there when he asked, or came later.
+    async fn read(&self, work: Work, least: i64, min_version: i64) -> Result<Found, Error> {
         let mut reach = Reach::Any;
+        let mut was_overtaken = false;
         for _ in 0..=TRIES {
             let found = match self.join_flight(&work, reach).await {
                 Err(Error::TryLater) => break,
                 result => result?,
             };
-            let floor = floor();
-            if found.version >= floor.max(min_version) {
+            let floor = self.inner.floors.get(&work.place.key);
+            let is_newest = found.version >= floor;
+            if found.version >= least && (is_newest || was_overtaken) {
                 return Ok(found);
             }
             // The database itself has been read, and nobody knows of anything newer: the wish is not met now, nor will
             // it be read again for every one who wishes the same.
-            let is_newest = found.version >= floor;
-            if is_newest && reach == Reach::Database {
+            let is_short = is_newest && found.version < min_version;
+            if is_short && reach == Reach::Database {
                 self.note_unmet(&work.place.key);
             }
-            if is_newest && self.is_unmet(&work.place.key) {
+            if is_short && self.is_unmet(&work.place.key) {
                 break;
             }
+            was_overtaken = found.version >= least;
             reach = Reach::Database;
         }
         Err(too_new(&work.facts))
