@@ -23,7 +23,6 @@ use futures_util::future::BoxFuture;
 use sea_orm::{
     ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
 };
-use tokio::sync::Semaphore;
 
 use crate::define_id;
 use crate::infra::Infra;
@@ -36,7 +35,7 @@ use crate::notifications::{NewNotification, NotificationKind, Notifications};
 use crate::shops::{self, Shops};
 use crate::uploads::{self, ImageId, Uploads};
 use crate::users::UserId;
-use cached::{BlogById, PAST_AT_ONCE};
+use cached::BlogById;
 
 pub use comments::{COMMENT_MAX_CHARS, Comment, CommentId, CommentPage, NewComment};
 pub use hot::{HotBlog, HotKey, Pace, RANKED};
@@ -144,8 +143,6 @@ pub struct Blogs {
     uploads: Uploads,
     notifications: Notifications,
     turns: Turns,
-    /// Who may read past the cache.
-    past: Arc<Semaphore>,
 }
 
 /// What a step under a note's lock comes to: the note afterwards and an answer, or a refusal that changed nothing.
@@ -160,7 +157,6 @@ impl Blogs {
             uploads,
             notifications,
             turns: Turns::default(),
-            past: Arc::new(Semaphore::new(PAST_AT_ONCE)),
         }
     }
 
