@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use async_graphql::{ObjectType, Schema, SubscriptionType};
 use axum::serve::ListenerExt;
 use domain::Services;
 use domain::infra::db::Db;
 use migration::{Migrator, MigratorTrait};
+use schema::limits::Limits;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::embedded::Stores;
 use crate::telemetry;
-use crate::transport::{self, App};
+use crate::transport::{self, Answers, App};
 use crate::workers::Workers;
 
 /// Answers in hand may take this long once a stop was asked for; with the workers' and the stores' own limits a
@@ -61,6 +63,23 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub async fn start_with(config: Config, work: Work) -> anyhow::Result<Self> {
+        Self::start_over(config, work, schema::build).await
+    }
+
+    /// [`Server::start_with`] over another schema: the same transport, stores and settings, for comparison.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn start_over<Q, M, S>(
+        config: Config,
+        work: Work,
+        schema: impl FnOnce(Services, Limits) -> Schema<Q, M, S>,
+    ) -> anyhow::Result<Self>
+    where
+        Q: ObjectType + 'static,
+        M: ObjectType + 'static,
+        S: SubscriptionType + 'static,
+    {
         config.check()?;
         let metrics = telemetry::metrics()?;
         let listener = bind(&config.http_addr).await?;
@@ -77,7 +96,13 @@ impl Server {
         } else {
             Workers::node(&services)
         };
-        let app = Arc::new(App::new(&config, services.clone(), addr, metrics.clone()));
+        let limits = Limits {
+            production: config.is_production(),
+            ..Limits::default()
+        };
+        let answers = Answers::of(schema(services.clone(), limits));
+        let app = App::new(&config, (services.clone(), answers), addr, metrics.clone());
+        let app = Arc::new(app);
         let accepting = CancellationToken::new();
         tokio::spawn(telemetry::keep_up(metrics, accepting.clone()));
         let listening = tokio::spawn(serve(listener, Arc::clone(&app), accepting.clone()));

@@ -30,7 +30,10 @@ pub mod users;
 pub mod visits;
 pub mod vouchers;
 
-use async_graphql::{MergedObject, MergedSubscription, SDLExportOptions, Schema, SchemaBuilder};
+use async_graphql::{
+    MergedObject, MergedSubscription, ObjectType, SDLExportOptions, Schema, SchemaBuilder,
+    SubscriptionType,
+};
 use domain::Services;
 
 use limits::Limits;
@@ -86,7 +89,22 @@ pub type ApiSchema = Schema<Query, Mutation, Subscription>;
 
 /// Builds the schema over the domain.
 pub fn build(services: Services, limits: Limits) -> ApiSchema {
-    let mut builder = bare()
+    finish(bare(), services, limits)
+}
+
+/// Gives a schema the settings of ours: its limits, what it measures, and what it tells of degraded fields. Benchmarks
+/// put other roots under them, to compare ours with.
+pub fn finish<Q, M, S>(
+    builder: SchemaBuilder<Q, M, S>,
+    services: Services,
+    limits: Limits,
+) -> Schema<Q, M, S>
+where
+    Q: ObjectType + 'static,
+    M: ObjectType + 'static,
+    S: SubscriptionType + 'static,
+{
+    let mut builder = builder
         .limit_depth(limits.depth)
         .limit_complexity(limits.complexity)
         .limit_recursive_depth(limits.recursion)

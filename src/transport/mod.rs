@@ -1,6 +1,7 @@
 //! The product on the wire: GraphQL over HTTP and WebSocket, pictures, callbacks, health, GraphiQL. Thin: what an operation
 //! means is `schema`.
 
+mod answers;
 mod caller;
 mod envelope;
 mod form;
@@ -28,8 +29,6 @@ use axum::middleware;
 use axum::routing::{get, post};
 use domain::Services;
 use metrics_exporter_prometheus::PrometheusHandle;
-use schema::ApiSchema;
-use schema::limits::Limits;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -38,11 +37,12 @@ use origin::Origins;
 use uploads::UnderWay;
 use websocket::Sockets;
 
+pub(crate) use answers::Answers;
 pub(crate) use observe::describe as describe_metrics;
 
 /// Everything that handlers share.
 pub(crate) struct App {
-    schema: ApiSchema,
+    answers: Answers,
     services: Services,
     public_url: String,
     production: bool,
@@ -61,19 +61,13 @@ impl App {
     /// What handlers share, for a server that listens on `addr`.
     pub(crate) fn new(
         config: &Config,
-        services: Services,
+        (services, answers): (Services, Answers),
         addr: SocketAddr,
         metrics: PrometheusHandle,
     ) -> Self {
         let public_url = config.public_url(addr);
         Self {
-            schema: schema::build(
-                services.clone(),
-                Limits {
-                    production: config.is_production(),
-                    ..Limits::default()
-                },
-            ),
+            answers,
             services,
             production: config.is_production(),
             origins: Origins::new(&public_url, &config.allowed_origins),

@@ -83,11 +83,11 @@ pub(super) async fn authenticate(
 
 /// Runs a query or a mutation of somebody who has said who he is.
 pub(super) async fn run(app: &Arc<App>, request: Request, viewer: &Viewer) -> Response {
-    let (request, schema) = (viewer.attach(request), app.schema.clone());
+    let (request, answers) = (viewer.attach(request), app.answers.clone());
     to_the_end(
         app,
         &viewer.meta,
-        async move { schema.execute(request).await },
+        async move { answers.execute(request).await },
     )
     .await
 }
@@ -104,7 +104,7 @@ pub(super) async fn run_for(
         match authenticate(&asking, credentials).await {
             Ok(session) => {
                 asking
-                    .schema
+                    .answers
                     .execute(
                         Viewer {
                             meta: viewer,

@@ -104,7 +104,7 @@ async fn answer(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
 
 /// A subscription: events until it completes, or nobody wants it.
 async fn follow(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
-    let mut stream = app.schema.execute_stream(viewer.attach(request));
+    let mut stream = app.answers.execute_stream(viewer.attach(request));
     let outcome = AssertUnwindSafe(relay(&mut stream, &line, &viewer.meta))
         .catch_unwind()
         .await;
