@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::kinds::{Facts, Found};
-use super::{Place, Versions, jittered};
+use super::{Place, Versions, jittered, time};
 use crate::infra::redis::Redis;
 
 /// Past so many ticks, half a second, the database is the quicker way.
@@ -61,8 +61,10 @@ impl Remote {
         let mut read = pipe();
         read.cmd("HMGET").arg(&key).arg("version").arg("body");
         read.cmd("PTTL").arg(&key);
+        let began = Instant::now();
         let ((version, body), left_ms): ((Option<i64>, Option<String>), i64) =
             self.limited(self.redis.query_pipe(&read)).await?;
+        time(facts, "redis", began);
         let version = version.unwrap_or(0);
         let value = match body.as_deref() {
             None => None,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::kinds::{Facts, Found};
 use super::local::Asked;
 use super::remote::{Away, Kept};
-use super::{Cache, Error, Kind, Place, RETRY_AFTER, Versions, count};
+use super::{Cache, Error, Kind, Place, RETRY_AFTER, Versions, count, time};
 use crate::infra::locks::Owner;
 
 /// How long one who must load waits for another node that is loading.
@@ -327,6 +327,7 @@ impl Cache {
         let asked = self.inner.local.ask();
         let known = seen.max(self.inner.floors.get(&work.place.key));
         // In a task of its own: a database future that is dropped half-way may break its connection.
+        let began = Instant::now();
         let loading = tokio::spawn((work.load)());
         let row = match tokio::time::timeout(LOAD_LIMIT, loading).await {
             Err(_) => Err(Error::TryLater),
@@ -335,6 +336,7 @@ impl Cache {
         };
         let row = row.inspect_err(|_| count(&work.facts, "database", "error"))?;
         count(&work.facts, "database", how);
+        time(&work.facts, "database", began);
         metrics::counter!("lifemate_cache_rebuilds_total", "kind" => work.facts.name).increment(1);
         let found = match row {
             Some((version, value)) => Found {
