@@ -179,6 +179,7 @@ async fn a_bucket_gives_its_burst_at_once_and_its_rate_in_the_long_run() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_nobody_can_count_a_limit_is_open_or_closed_as_declared() {
+    let app = TestApp::start().await;
     // Nobody listens on port 1.
     let limits = RateLimits::new(Redis::new("redis://127.0.0.1:1", "t").unwrap(), true);
     let window = Shape::Window {
@@ -195,8 +196,15 @@ async fn when_nobody_can_count_a_limit_is_open_or_closed_as_declared() {
             .await;
         assert!(matches!(refused, Err(Error::Uncounted(_))), "{refused:?}");
     }
+    // And counted: what passed unchecked, and what was refused because nobody could check.
+    let metrics = app.client().get("/metrics").await.text().await.unwrap();
+    for (rule, outcome) in [("open", "failed_open"), ("closed", "failed_closed")] {
+        let line = format!("lifemate_rate_limits_total{{rule=\"{rule}\",outcome=\"{outcome}\"}} 3");
+        assert!(metrics.lines().any(|l| l == line), "{line} in\n{metrics}");
+    }
     let off = RateLimits::new(Redis::new("redis://127.0.0.1:1", "t").unwrap(), false);
     off.check(&rule("closed", window, OnTrouble::Closed), &caller())
         .await
         .unwrap();
+    app.finish().await;
 }

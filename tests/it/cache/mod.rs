@@ -2,8 +2,9 @@
 //! API in `answers`; here two nodes' caches over one Redis and a table in memory.
 
 mod answers;
+mod known;
 mod pages;
-mod storms;
+pub(crate) mod storms;
 mod versions;
 
 use std::collections::HashMap;

@@ -4,138 +4,26 @@ use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::cmd;
 use domain::infra::locks::{Locks, Owner};
-use domain::infra::redis::Redis;
 use entity::shop;
-use sea_orm::{ConnectionTrait, DatabaseConnection, EntityTrait};
+use sea_orm::{ConnectionTrait, EntityTrait};
 use serde_json::{Value, json};
 
-use crate::processes::READY;
+use crate::processes::pair::{Pair, STOP};
 use crate::support::client::{Answer, Client};
-use crate::support::process::{Process, run};
-use crate::support::proxy::Proxy;
+use crate::support::process::Process;
 use crate::support::sale::create_shop;
-use crate::support::stores::{Store, Stores, connect};
 use crate::support::wait::eventually;
 
 /// How much later each answer of the database comes. A read is three of them (is the connection alive, prepare,
-/// execute): 200 ms and more.
+/// execute): 200 ms and more. Who answers within three has not waited for one.
 const SLOW: Duration = Duration::from_millis(70);
 const SOON: Duration = Duration::from_secs(20);
 /// Below the five seconds that a copy lives: only the broadcast can be the reason.
 const AT_ONCE: Duration = Duration::from_secs(2);
-const STOP: Duration = Duration::from_secs(15);
 const SHOP: &str = "query($id: ID!) { shop(id: $id) { name version } }";
 
-/// Two servers, each behind a wire of its own to Redis, and both behind one to the database.
-struct Pair {
-    stores: Stores,
-    nodes: [Process; 2],
-    redis_wires: [Proxy; 2],
-    database_wire: Proxy,
-    /// The test's own ways to the stores.
-    redis: Redis,
-    database: DatabaseConnection,
-    /// Somebody who may have shops, at the first server.
-    merchant: Client,
-}
-
-impl Pair {
-    async fn start() -> Self {
-        let stores = Stores::create(Store::MariaDb).await;
-        let url = |url: &Option<String>| url.clone().unwrap();
-        let (database_url, redis_url) = (url(&stores.database_url), url(&stores.redis_url));
-        let (database_wire, database_env) = wire("LIFEMATE_DATABASE_URL", &database_url).await;
-        let mut env = stores.env();
-        set(&mut env, database_env);
-        let mut redis_wires = Vec::new();
-        let mut nodes = Vec::new();
-        // The first has the workers: without any, no server is ready to sell.
-        for args in [&["serve"][..], &["serve", "--no-workers"]] {
-            let (redis_wire, redis_env) = wire("LIFEMATE_REDIS_URL", &redis_url).await;
-            let mut env = env.clone();
-            set(&mut env, redis_env);
-            redis_wires.push(redis_wire);
-            nodes.push(Process::spawn(args, &env, stores.folder.path()));
-        }
-        for node in &mut nodes {
-            node.wait_ready(READY).await;
-            knows_the_ids(&node.client()).await;
-        }
-        let token = merchant(&stores).await;
-        Self {
-            redis: Redis::new(&redis_url, &stores.deployment).unwrap(),
-            database: connect(&database_url).await,
-            merchant: nodes[0].client().with_token(&token),
-            nodes: nodes.try_into().ok().unwrap(),
-            redis_wires: redis_wires.try_into().ok().unwrap(),
-            database_wire,
-            stores,
-        }
-    }
-
-    /// What a metric of the cache says, both servers together.
-    async fn sum(&self, name: &str, labels: &[&str]) -> u64 {
-        let mut sum = 0;
-        for node in &self.nodes {
-            sum += metric(&node.client(), name, labels).await;
-        }
-        sum
-    }
-
-    /// How often the database was read for a kind.
-    async fn rebuilds(&self, kind: &str) -> u64 {
-        let kind = format!("kind=\"{kind}\"");
-        self.sum("lifemate_cache_rebuilds_total", &[&kind]).await
-    }
-
-    /// Takes a row from the memory of both servers, as if its copies had grown old.
-    async fn forget_copies(&self, key: &str) {
-        let hears = |n| self.heard(n, key);
-        let before = [hears(0).await, hears(1).await];
-        self.redis
-            .publish("cache", &format!("{key}:0"))
-            .await
-            .unwrap();
-        eventually(SOON, "both servers to hear", async || {
-            hears(0).await > before[0] && hears(1).await > before[1]
-        })
-        .await;
-    }
-
-    /// What both servers say of their caches, for the message of a failure.
-    async fn story(&self) -> String {
-        let mut story = String::new();
-        for node in &self.nodes {
-            let text = node.client().get("/metrics").await.text().await.unwrap();
-            let lines = text
-                .lines()
-                .filter(|line| line.starts_with("lifemate_cache"));
-            story.extend(lines.map(|line| format!("{line}\n")));
-        }
-        story
-    }
-
-    async fn heard(&self, node: usize, key: &str) -> u64 {
-        let kind = format!("kind=\"{}\"", key.split(':').next().unwrap());
-        let labels = [&*kind, "source=\"broadcast\""];
-        let client = self.nodes[node].client();
-        metric(&client, "lifemate_cache_invalidations_total", &labels).await
-    }
-
-    async fn end(mut self) {
-        self.database_wire.slow(Duration::ZERO);
-        for node in &mut self.nodes {
-            let status = node.term(STOP).await;
-            assert!(status.success(), "{status}: {}", node.log());
-            node.assert_no_panic();
-        }
-        self.database.close().await.unwrap();
-        self.stores.drop_database().await;
-    }
-}
-
 /// The same query 500 times at each server at once; the answers, and how long the slowest took.
-async fn crowd(
+pub(crate) async fn crowd(
     clients: &[Client; 2],
     query: &'static str,
     variables: &Value,
@@ -154,61 +42,12 @@ async fn crowd(
     (answers, began.elapsed())
 }
 
-/// A wire to the host of a URL, and the variable that leads along it.
-async fn wire(variable: &'static str, url: &str) -> (Proxy, (&'static str, String)) {
-    let after_scheme = url.find("://").unwrap() + 3;
-    let host = url[after_scheme..].split('/').next().unwrap();
-    let host = host.rsplit('@').next().unwrap();
-    let proxy = Proxy::to(host).await;
-    let along = url.replacen(host, &format!("127.0.0.1:{}", proxy.port()), 1);
-    (proxy, (variable, along))
-}
-
-fn set(env: &mut Vec<(String, String)>, (name, value): (&str, String)) {
-    env.retain(|(known, _)| known != name);
-    env.push((name.to_owned(), value));
-}
-
-/// The token of somebody who may have shops.
-async fn merchant(stores: &Stores) -> String {
-    let (env, file) = (stores.env(), stores.folder.path().join("sessions"));
-    let out = file.display().to_string();
-    let minted = run(&["admin", "sessions", "--count", "1", "--out", &out], &env).await;
-    assert!(minted.status.success(), "{}", minted.stderr);
-    let session: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let phone = session["phone"].as_str().unwrap();
-    let granted = run(&["admin", "grant", phone, "merchant"], &env).await;
-    assert!(granted.status.success(), "{}", granted.stderr);
-    session["token"].as_str().unwrap().to_owned()
-}
-
-/// The sum of a metric's lines that carry all these labels.
-async fn metric(client: &Client, name: &str, labels: &[&str]) -> u64 {
-    let text = client.get("/metrics").await.text().await.unwrap();
-    let lines = text.lines().filter(|line| {
-        let named = line
-            .strip_prefix(name)
-            .is_some_and(|rest| rest.starts_with('{'));
-        named && labels.iter().all(|label| line.contains(label))
-    });
-    lines
-        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
-        .sum()
-}
-
-async fn knows_the_ids(client: &Client) {
-    eventually(SOON, "the filters", async || {
-        metric(client, "lifemate_cache_filter_rebuilds_total", &[]).await >= 4
-    })
-    .await;
-}
-
-fn number(id: &str) -> i64 {
+pub(crate) fn number(id: &str) -> i64 {
     let id = async_graphql::ID(id.to_owned());
     schema::scalars::parse_id(&id, "Shop", "id").unwrap()
 }
 
-async fn rename(merchant: &Client, shop: &str, name: &str) -> Answer {
+pub(crate) async fn rename(merchant: &Client, shop: &str, name: &str) -> Answer {
     let types = merchant.gql("{ shopTypes { id } }", Value::Null).await;
     let input = json!({ "shopId": shop, "name": name, "typeId": types.text("shopTypes.0.id"),
         "location": { "latitude": 21.02, "longitude": 105.85 } });
@@ -342,7 +181,7 @@ async fn under_logical_expiry_a_thousand_readers_get_the_old_value_and_one_read_
     let before = pair.rebuilds("shop_types").await;
     let began = Instant::now();
     assert_eq!(name(0).await, "Noodles", "at once, the old one");
-    assert!(began.elapsed() < SLOW, "{:?}", began.elapsed());
+    assert!(began.elapsed() < SLOW * 3, "{:?}", began.elapsed());
     let (answers, _) = crowd(&clients, TYPES, &Value::Null).await;
     for answer in answers {
         let told = answer.text("shopTypes.0.name");
@@ -366,7 +205,7 @@ async fn under_logical_expiry_a_thousand_readers_get_the_old_value_and_one_read_
     pair.forget_copies("shop_types:all").await;
     let began = Instant::now();
     assert_eq!(name(1).await, "Soups");
-    assert!(began.elapsed() < SLOW, "{:?}", began.elapsed());
+    assert!(began.elapsed() < SLOW * 3, "{:?}", began.elapsed());
     pair.end().await;
 }
 

@@ -1,6 +1,9 @@
 //! Whole sales through real processes: two API nodes and a worker on shared stores, and the one process of a laptop.
 
+mod away;
 mod cache;
+mod pair;
+mod protection;
 
 use std::time::Duration;
 

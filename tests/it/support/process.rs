@@ -11,9 +11,9 @@ use super::wait::eventually;
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lifemate");
-/// How long a command may run that is expected to end by itself.
 /// How often the memory of a command is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long a command may run that is expected to end by itself.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// A port of 127.0.0.1 that nobody listens on. Below the range that the kernel takes ports for outgoing connections
@@ -237,7 +237,20 @@ pub(crate) struct Output {
 
 /// Runs a command of the program to its end.
 pub(crate) async fn run(args: &[&str], env: &[(String, String)]) -> Output {
-    let mut command = tokio::process::Command::from(lifemate(args, env));
+    to_the_end(lifemate(args, env)).await
+}
+
+/// Runs one test of this binary in a process of its own, so that its memory can be told from the others'.
+pub(crate) async fn run_test(name: &str, env: &[(&str, String)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name]);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    to_the_end(command).await
+}
+
+async fn to_the_end(command: Command) -> Output {
+    let what = format!("{command:?}");
+    let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).kill_on_drop(true);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -254,7 +267,7 @@ pub(crate) async fn run(args: &[&str], env: &[(String, String)]) -> Output {
         }
     };
     let ended = tokio::time::timeout(COMMAND_LIMIT, watched).await;
-    let output = ended.unwrap_or_else(|_| panic!("lifemate {args:?} does not end"));
+    let output = ended.unwrap_or_else(|_| panic!("{what} does not end"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Output {
         status: output.status,
