@@ -24,7 +24,6 @@ drill: ## A whole sale: embedded, then two servers and a worker on MariaDB, Redi
 
 bench: ## Measure the sale against redis-benchmark (release build)
 	@scripts/setup bench
-	@cargo build --release --bin lifemate
 	@node scripts/bench/bench.mjs
 
 lint: style deny doc ## Formatting, clippy, licences, documentation
