@@ -22,7 +22,7 @@ faults: ## Run only the tests that kill processes and stores
 drill: ## A whole sale: embedded, then two servers and a worker on MariaDB, Redis and Kafka
 	@scripts/drill
 
-bench: ## Measure the sale against redis-benchmark (release build)
+bench: ## Measure the sale against redis-benchmark, and cached reads (release build)
 	@scripts/setup bench
 	@node scripts/bench/bench.mjs
 
