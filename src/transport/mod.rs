@@ -8,6 +8,7 @@ mod form;
 mod graphiql;
 mod health;
 mod http;
+mod nesting;
 mod observe;
 mod operation;
 mod origin;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::App;
 use super::caller::Credentials;
-use super::{precheck, trouble};
+use super::{nesting, precheck, trouble};
 
 /// An operation's answer is waited for this long; the operation itself goes on.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -45,6 +45,11 @@ pub(super) struct Prepared {
 pub(super) fn prepare(mut request: Request) -> Result<Prepared, Box<Response>> {
     if request.query.len() > LONGEST_DOCUMENT {
         let message = format!("the document is longer than {LONGEST_DOCUMENT} bytes");
+        return Err(Box::new(trouble::refusal("TOO_COMPLEX", &message)));
+    }
+    if nesting::depth(&request.query) > nesting::DEEPEST {
+        let deepest = nesting::DEEPEST;
+        let message = format!("the document has more than {deepest} brackets in each other");
         return Err(Box::new(trouble::refusal("TOO_COMPLEX", &message)));
     }
     let name = request.operation_name.clone();

@@ -9,7 +9,7 @@ use async_graphql::parser::types::{
     SelectionSet,
 };
 
-/// Fields that a document may have once its fragments stand where they are spread. GraphiQL's introspection has 250.
+/// Selections that a document may have once its fragments stand where they are spread. GraphiQL's introspection has 300.
 const MOST_FIELDS: usize = 500;
 /// Directives in a document.
 const MOST_DIRECTIVES: usize = 50;
@@ -88,7 +88,7 @@ pub(super) fn check(
     Ok(operation.ty)
 }
 
-/// Counts fields, each fragment once.
+/// Counts what is selected, each fragment's inside once: what follows walks all of it, also where no field stands.
 struct Size<'a> {
     document: &'a ExecutableDocument,
     /// `None` while it is being counted: meeting it then is a cycle.
@@ -107,11 +107,11 @@ impl<'a> Size<'a> {
                 ),
                 Selection::InlineFragment(fragment) => (
                     &fragment.node.directives,
-                    self.of(&fragment.node.selection_set.node, depth)?,
+                    1 + self.of(&fragment.node.selection_set.node, depth)?,
                 ),
                 Selection::FragmentSpread(spread) => (
                     &spread.node.directives,
-                    self.of_fragment(&spread.node.fragment_name.node, depth + 1)?,
+                    1 + self.of_fragment(&spread.node.fragment_name.node, depth + 1)?,
                 ),
             };
             self.directives += directives.len();
@@ -137,9 +137,11 @@ impl<'a> Size<'a> {
             }
             None => {}
         }
-        // An unknown one is told by the validation, with its position.
         let Some(fragment) = self.document.fragments.get(name) else {
-            return Ok(0);
+            return Err(Refused::new(
+                "BAD_INPUT",
+                format!("there is no fragment `{name}` in the document"),
+            ));
         };
         self.fragments.insert(name, None);
         let fields = self.of(&fragment.node.selection_set.node, depth)?;
@@ -229,6 +231,9 @@ mod tests {
             kind(&bomb.replace("{ ...f0 }", "{ a }"), None),
             Err("TOO_COMPLEX")
         );
+        // Also one whose last fragment is not there.
+        let hollow = format!("{{ a ...f0 }} {doubling}");
+        assert_eq!(kind(&hollow, None), Err("BAD_INPUT"));
     }
 
     #[test]

@@ -124,20 +124,16 @@ async fn queries_run_over_get_and_mutations_do_not() {
 async fn a_document_that_asks_for_too_much_is_refused_at_once() {
     let app = TestApp::start().await;
     let client = app.client();
-    let doubling: String = (0..25)
+    let doubling: String = (0..20)
         .map(|i| format!("fragment f{i} on Query{{...f{} ...f{}}}", i + 1, i + 1))
         .collect();
-    let bomb = format!("{{...f0}}{doubling}fragment f25 on Query{{serverTime}}");
+    let bomb = format!("{{...f0}}{doubling}fragment f20 on Query{{serverTime}}");
     let began = Instant::now();
     client
         .gql(&bomb, json!({}))
         .await
         .expect_code("TOO_COMPLEX");
-    assert!(
-        began.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < Duration::from_secs(1));
     client
         .gql("{...a} fragment a on Query{...a}", json!({}))
         .await
@@ -157,6 +153,18 @@ async fn a_document_that_asks_for_too_much_is_refused_at_once() {
         "{}",
         answer.body
     );
+    // A parser that took these would be out of its stack, and the process with it.
+    for (open, close) in [("[", "]"), ("{a:", "}"), ("[{a:", "}]")] {
+        let value = open.repeat(1_500) + "1" + &close.repeat(1_500);
+        let nested = format!("{{node(id:{value}){{id}}}}");
+        let answer = client.gql(&nested, json!({})).await;
+        answer.expect_code("TOO_COMPLEX");
+    }
+    let hollow = format!("{{serverTime ...f0}}{doubling}");
+    client
+        .gql(&hollow, json!({}))
+        .await
+        .expect_code("BAD_INPUT");
     let twice = "mutation { logout(input: {}) { __typename } logout(input: {}) { __typename } }";
     client.gql(twice, json!({})).await.expect_code("BAD_INPUT");
     app.finish().await;
