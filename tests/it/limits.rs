@@ -178,6 +178,47 @@ async fn a_bucket_gives_its_burst_at_once_and_its_rate_in_the_long_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_counts_all_together_or_each_user_address_or_device() {
+    let app = TestApp::start().await;
+    let limits = &app.services().rate_limits;
+    let window = Shape::Window {
+        calls: 2,
+        window: Duration::from_secs(60),
+    };
+    // Whoever differs in one of the three; four calls each, one after the other.
+    let with = |user, ip: &str, device: &str| Caller {
+        user: Some(user),
+        ip: ip.parse().unwrap(),
+        device: Some(device.to_owned()),
+    };
+    let callers = [
+        with(1, "192.0.2.1", "a"),
+        with(2, "192.0.2.1", "a"),
+        with(1, "192.0.2.2", "a"),
+        with(1, "192.0.2.1", "b"),
+    ];
+    for (name, dimension, passing) in [
+        ("all", Dimension::Global, 2),
+        ("users", Dimension::User, 4),
+        ("addresses", Dimension::Ip, 4),
+        ("devices", Dimension::Device, 4),
+    ] {
+        let rule = Rule {
+            dimension,
+            ..rule(name, window, OnTrouble::Closed)
+        };
+        let mut passed = 0;
+        for _ in 0..4 {
+            for caller in &callers {
+                passed += usize::from(limits.check(&rule, caller).await.is_ok());
+            }
+        }
+        assert_eq!(passed, passing, "{name}");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_nobody_can_count_a_limit_is_open_or_closed_as_declared() {
     let app = TestApp::start().await;
     // Nobody listens on port 1.

@@ -154,6 +154,32 @@ async fn a_wish_that_cannot_be_met_is_not_a_read_for_everyone_who_wishes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_after_a_write_is_not_told_what_was_on_its_way_before_it() {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::gated();
+    let node = Node::start(&url, &deployment).await;
+    let old = table.write(1, true);
+    let reader = || {
+        let (cache, rows) = (node.cache.clone(), table.clone());
+        tokio::spawn(async move { get(&cache, Row, &rows, 1, 0).await })
+    };
+    let early = reader();
+    eventually(SOON, "the early one at the table", async || {
+        table.loads() == 1
+    })
+    .await;
+    assert_eq!(node.write(Row, &table, 1, true).await, old + 1);
+    let late: Vec<_> = (0..20).map(|_| reader()).collect();
+    table.0.gate.as_ref().unwrap().add_permits(100);
+    for one in late {
+        assert_eq!(one.await.unwrap().unwrap(), Some(old + 1), "who came later");
+    }
+    assert_eq!(early.await.unwrap().unwrap(), Some(old + 1));
+    // The late ones shared a read, and the early one joined them or found it done.
+    assert!(table.loads() <= 3, "{}", table.loads());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_written_without_pause_is_told_all_the_same() {
     let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
     let table = Table::new(Duration::from_millis(20));

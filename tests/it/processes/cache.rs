@@ -86,6 +86,8 @@ async fn a_thousand_readers_of_an_expired_shop_are_one_read_of_a_slow_database()
     crowd(&clients, SHOP, &variables).await;
     expire().await;
     let before = pair.rebuilds("shop").await;
+    let redis = ["kind=\"shop\"", "tier=\"redis\""];
+    let looks = pair.sum("lifemate_cache_requests_total", &redis).await;
     let (answers, took) = crowd(&clients, SHOP, &variables).await;
     let refused = answers.iter().filter(|a| !a.errors().is_empty()).count();
     assert_eq!(refused, 0, "{took:?}\n{}", pair.story().await);
@@ -95,6 +97,9 @@ async fn a_thousand_readers_of_an_expired_shop_are_one_read_of_a_slow_database()
     let reads = pair.rebuilds("shop").await - before;
     assert_eq!(reads, 1, "{}", pair.story().await);
     assert!(took < SOON, "{took:?}");
+    // Nobody spins: a thousand readers looked into Redis as often as one at each server does, give or take a copy.
+    let looks = pair.sum("lifemate_cache_requests_total", &redis).await - looks;
+    assert!(looks <= 8, "{looks} looks; {}", pair.story().await);
 
     // After a write the server that wrote is new at once, the other by the broadcast.
     pair.database_wire.slow(Duration::ZERO);
