@@ -46,15 +46,23 @@ impl Feeds {
         notes: Select<blog::Entity>,
         limit: usize,
     ) -> Result<Vec<Entry>, DbErr> {
-        let rows: Vec<(i64, i64, i64)> = notes
+        use blog::Column::{AuthorId, CreatedAt, Id};
+        self.newest(notes, [Id, AuthorId, CreatedAt], limit).await
+    }
+
+    /// The newest of some rows that stand for notes; in which columns they have the note, its author and its time.
+    async fn newest<E: EntityTrait>(
+        &self,
+        rows: Select<E>,
+        columns: [E::Column; 3],
+        limit: usize,
+    ) -> Result<Vec<Entry>, DbErr> {
+        let [id, _, time] = columns;
+        let rows: Vec<(i64, i64, i64)> = rows
             .select_only()
-            .columns([
-                blog::Column::Id,
-                blog::Column::AuthorId,
-                blog::Column::CreatedAt,
-            ])
-            .order_by_desc(blog::Column::CreatedAt)
-            .order_by_desc(blog::Column::Id)
+            .columns(columns)
+            .order_by_desc(time)
+            .order_by_desc(id)
             .limit(limit as u64)
             .into_tuple()
             .all(self.infra.db.conn())
@@ -81,16 +89,8 @@ impl Feeds {
         if let Some(key) = below {
             rows = rows.filter(older(Column::CreatedAt, Column::BlogId, &key));
         }
-        let rows: Vec<(i64, i64, i64)> = rows
-            .select_only()
-            .columns([Column::BlogId, Column::AuthorId, Column::CreatedAt])
-            .order_by_desc(Column::CreatedAt)
-            .order_by_desc(Column::BlogId)
-            .limit(limit as u64)
-            .into_tuple()
-            .all(self.infra.db.conn())
-            .await?;
-        Ok(rows.into_iter().map(Entry::new).collect())
+        let columns = [Column::BlogId, Column::AuthorId, Column::CreatedAt];
+        self.newest(rows, columns, limit).await
     }
 
     /// Notes in the outboxes of those whom a user follows, from a time on, the newest first.
@@ -105,19 +105,12 @@ impl Feeds {
             .from(Column::AuthorId)
             .to(follow::Column::FolloweeId)
             .into();
-        let rows: Vec<(i64, i64, i64)> = feed_outbox::Entity::find()
+        let rows = feed_outbox::Entity::find()
             .join(JoinType::InnerJoin, follow_of_author)
             .filter(follow::Column::FollowerId.eq(reader.0))
-            .filter(Column::CreatedAt.gte(from_ms))
-            .select_only()
-            .columns([Column::BlogId, Column::AuthorId, Column::CreatedAt])
-            .order_by_desc(Column::CreatedAt)
-            .order_by_desc(Column::BlogId)
-            .limit(limit as u64)
-            .into_tuple()
-            .all(self.infra.db.conn())
-            .await?;
-        Ok(rows.into_iter().map(Entry::new).collect())
+            .filter(Column::CreatedAt.gte(from_ms));
+        let columns = [Column::BlogId, Column::AuthorId, Column::CreatedAt];
+        self.newest(rows, columns, limit).await
     }
 
     /// Notes that were published from a time on, the oldest first.
