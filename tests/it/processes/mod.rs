@@ -2,6 +2,7 @@
 
 mod away;
 mod cache;
+mod fans;
 mod pair;
 mod protection;
 
