@@ -213,7 +213,7 @@ impl Services {
         };
         let users = Users::new(infra.clone(), settings);
         let uploads = Uploads::new(infra.clone(), settings)?;
-        let shops = Shops::new(infra.clone());
+        let shops = Shops::new(infra.clone(), uploads.clone());
         let sign_ins = SignIns::new(infra.clone(), users.clone());
         let visits = Visits::new(infra.clone(), settings);
         let statistics = Statistics::new(infra.clone(), visits.clone(), settings);

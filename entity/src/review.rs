@@ -22,7 +22,7 @@ pub struct Model {
     /// The words.
     #[sea_orm(column_type = "Text")]
     pub text: String,
-    /// Numbers of its pictures, a JSON array.
+    /// Ids of its pictures, a JSON array of strings.
     #[sea_orm(column_type = "Text")]
     pub image_ids: String,
     /// When it was written, in epoch milliseconds.

@@ -31,7 +31,7 @@ pub struct Model {
     pub owner_id: Option<i64>,
     /// Name.
     pub name: String,
-    /// Picture addresses, a JSON array of strings.
+    /// Ids of its pictures, a JSON array of strings.
     #[sea_orm(column_type = "Text")]
     pub images: String,
     /// Quarter of the city.

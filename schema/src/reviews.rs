@@ -4,7 +4,7 @@ use async_graphql::{Context, Enum, ID, InputObject, Object, Result, SimpleObject
 use chrono::{DateTime, Utc};
 use domain::reviews::{Added, NewReview, Review as ReviewRow, ReviewId};
 use domain::shops::ShopId;
-use domain::uploads::ImageId;
+use domain::uploads::from_column;
 use domain::users::UserId;
 
 use crate::context::ContextExt;
@@ -15,7 +15,7 @@ use crate::orders::own_key;
 use crate::pagination::{List, Page};
 use crate::scalars::{global_id, parse_id, time};
 use crate::shops::Shop;
-use crate::uploads::Image;
+use crate::uploads::{Image, image_ids, images_of};
 use crate::users::User;
 
 /// What a guest says of a shop.
@@ -55,13 +55,7 @@ impl Review {
 
     /// Its pictures, at most 9, in the order its author gave them; those that were deleted are left out.
     async fn images(&self, ctx: &Context<'_>) -> Result<Vec<Image>> {
-        let ids = domain::reviews::images(&self.0);
-        let found = by_id(ctx).load_many(ids.iter().copied()).await;
-        let mut found = found.map_err(|e| fault_error(&*e))?;
-        Ok(ids
-            .iter()
-            .filter_map(|id| found.remove(id).map(Image))
-            .collect())
+        images_of(ctx, &from_column(&self.0.image_ids)).await
     }
 
     /// Whether its author redeemed an order in the shop, and says how it was.
@@ -159,16 +153,12 @@ impl ReviewMutation {
         input: AddReviewInput,
     ) -> Result<AddReviewPayload> {
         let session = ctx.require_viewer()?;
-        let images = input
-            .image_ids
-            .iter()
-            .map(|id| parse_id(id, "Image", "input.imageIds").map(ImageId));
         let order = input.order_id.as_ref().map(|id| own_key(ctx, id));
         let new = NewReview {
             shop: ShopId(parse_id(&input.shop_id, "Shop", "input.shopId")?),
             order: order.transpose()?,
             score: input.score,
-            images: images.collect::<Result<_>>()?,
+            images: image_ids(&input.image_ids)?,
             text: input.text,
         };
         let reviews = &ctx.services().reviews;

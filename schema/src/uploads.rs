@@ -4,8 +4,9 @@ use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
 use domain::uploads::{Image as ImageRow, ImageId};
 
 use crate::context::ContextExt;
-use crate::error::api_error;
+use crate::error::{api_error, fault_error};
 use crate::limits::{IMAGE_WRITES, Limited};
+use crate::loaders::by_id;
 use crate::scalars::{global_id, parse_id};
 
 /// The opaque id of a picture.
@@ -43,6 +44,23 @@ impl Image {
     async fn height(&self) -> i32 {
         self.0.height
     }
+}
+
+/// Pictures in the order in which something names them; those that were deleted are left out.
+pub(crate) async fn images_of(ctx: &Context<'_>, ids: &[ImageId]) -> Result<Vec<Image>> {
+    let found = by_id(ctx).load_many(ids.iter().copied()).await;
+    let mut found = found.map_err(|e| fault_error(&*e))?;
+    let in_order = ids.iter().filter_map(|id| found.remove(id));
+    Ok(in_order.map(Image).collect())
+}
+
+/// The pictures that `input.imageIds` names.
+///
+/// # Errors
+/// BAD_INPUT when one is no id of a picture.
+pub(crate) fn image_ids(ids: &[ID]) -> Result<Vec<ImageId>> {
+    let number = |id| parse_id(id, "Image", "input.imageIds").map(ImageId);
+    ids.iter().map(number).collect()
 }
 
 /// A picture to delete.

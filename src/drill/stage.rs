@@ -86,6 +86,7 @@ async fn voucher(services: &Services, merchant: &Session, stock: u32) -> anyhow:
         area: None,
         open_hours: None,
         average_price: None,
+        image_ids: None,
     };
     let shop = services.shops.create(merchant, details).await?;
     let currency = Currency::parse("VND")?;

@@ -10,7 +10,7 @@ const CONCEPTS: &[(&str, &[&str])] = &[
     ("users", &[]),
     ("uploads", &["users"]),
     ("notifications", &["users"]),
-    ("shops", &["users"]),
+    ("shops", &["users", "uploads"]),
     ("vouchers", &["users", "shops"]),
     ("orders", &["users", "shops", "vouchers", "notifications"]),
     ("reviews", &["users", "uploads", "shops", "orders"]),

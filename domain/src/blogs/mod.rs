@@ -33,7 +33,7 @@ use crate::infra::text::TextError;
 use crate::infra::turns::Turns;
 use crate::notifications::{NewNotification, NotificationKind, Notifications};
 use crate::shops::{self, Shops};
-use crate::uploads::{self, ImageId, Uploads};
+use crate::uploads::{self, Uploads};
 use crate::users::UserId;
 use cached::BlogById;
 
@@ -42,7 +42,7 @@ pub use hot::{HotBlog, HotKey, Pace, RANKED};
 pub use likes::LATEST_LIKERS;
 pub use list::BlogKey;
 pub use request::{BadRequest, REQUEST_ID_MAX_CHARS};
-pub use write::{BlogChange, CHANNEL, CONTENT_MAX_CHARS, IMAGES_MAX, NewBlog, TITLE_MAX_CHARS};
+pub use write::{BlogChange, CHANNEL, CONTENT_MAX_CHARS, NewBlog, TITLE_MAX_CHARS};
 
 define_id!(
     /// The number of a note.
@@ -79,12 +79,6 @@ pub enum Error {
     /// The note is to be about a shop that is not there.
     #[error("no such shop")]
     NoSuchShop,
-    /// Too many pictures.
-    #[error("a note takes at most {IMAGES_MAX} pictures")]
-    TooManyImages,
-    /// The same picture more than once.
-    #[error("each picture can be in a note once")]
-    ImageTwice,
     /// The author has changed the note since the client read it.
     #[error("the note was changed meanwhile; it has been changed {edit_count} times")]
     ChangedMeanwhile {
@@ -122,7 +116,6 @@ impl Faulty for Error {
             Self::RankingGone => bad("after"),
             Self::NotAuthor | Self::Forbidden | Self::NotYourComment => Fault::Forbidden,
             Self::NoSuchShop => bad("input.shopId"),
-            Self::TooManyImages | Self::ImageTwice => bad("input.imageIds"),
             Self::ChangedMeanwhile { .. } => bad("input.editCount"),
             Self::Request(_) => bad("input.clientRequestId"),
             Self::Text(e) => e.fault(),
@@ -213,11 +206,6 @@ impl Blogs {
         let cache = &self.infra.cache;
         cache.write_then_invalidate(BlogById, id, write).await
     }
-}
-
-/// The pictures of a note, in their order.
-pub fn image_ids(blog: &Blog) -> Vec<ImageId> {
-    serde_json::from_str(&blog.image_ids).unwrap_or_default()
 }
 
 /// Locks a note that is there. Whoever changes something that belongs to a note does this first.

@@ -1,7 +1,5 @@
 //! Writing, changing and deleting notes.
 
-use std::collections::HashSet;
-
 use entity::{blog, blog_fanout};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
 
@@ -11,15 +9,13 @@ use super::{Blog, BlogId, Blogs, Error, store};
 use crate::infra::db::is_unique_violation;
 use crate::infra::text::check_text;
 use crate::shops::ShopId;
-use crate::uploads::ImageId;
+use crate::uploads::{ImageId, from_column, to_column};
 use crate::users::{Session, UserId};
 
 /// Characters of a title, at most.
 pub const TITLE_MAX_CHARS: usize = 100;
 /// Characters of what a note says, at most.
 pub const CONTENT_MAX_CHARS: usize = 5_000;
-/// Pictures of a note, at most.
-pub const IMAGES_MAX: usize = 9;
 /// The channel that tells of new notes, each as `<note>:<author>`. Who must not miss one reads `blog_fanouts` too.
 pub const CHANNEL: &str = "blogs";
 
@@ -65,7 +61,8 @@ impl Blogs {
         {
             return Ok(before);
         }
-        self.check_images(session, &new.image_ids).await?;
+        let images = &new.image_ids;
+        self.uploads.require_owned(session, images, &[]).await?;
         if let Some(shop) = new.shop_id {
             self.shops.load(shop).await?.ok_or(Error::NoSuchShop)?;
         }
@@ -114,7 +111,8 @@ impl Blogs {
             return Ok(before);
         }
         if let Some(images) = &change.image_ids {
-            self.check_images(session, images).await?;
+            let known = from_column(&before.image_ids);
+            self.uploads.require_owned(session, images, &known).await?;
         }
         let now = self.infra.clock.now_ms();
         let step = self.change(id, move |txn, mut blog| {
@@ -176,18 +174,6 @@ impl Blogs {
         Ok(Some(made))
     }
 
-    async fn check_images(&self, session: &Session, images: &[ImageId]) -> Result<(), Error> {
-        if images.len() > IMAGES_MAX {
-            return Err(Error::TooManyImages);
-        }
-        let different: HashSet<_> = images.iter().collect();
-        if different.len() < images.len() {
-            return Err(Error::ImageTwice);
-        }
-        self.uploads.require_owned(session, images).await?;
-        Ok(())
-    }
-
     async fn insert(&self, blog: Blog) -> Result<(), DbErr> {
         let (db, id) = (self.infra.db.clone(), BlogId(blog.id));
         let write = async move {
@@ -225,7 +211,7 @@ impl NewBlog {
             return Ok(None);
         };
         let shop = self.shop_id.map(|shop| shop.to_string());
-        let images = json_ids(&self.image_ids);
+        let images = to_column(&self.image_ids);
         let shop = shop.unwrap_or_default();
         let arguments = [&*shop, &*self.title, &*self.content, &*images];
         Ok(Some(Request::new(id, &arguments)?))
@@ -241,7 +227,7 @@ impl BlogChange {
             blog.content = content;
         }
         if let Some(images) = self.image_ids {
-            blog.image_ids = json_ids(&images);
+            blog.image_ids = to_column(&images);
         }
     }
 }
@@ -253,7 +239,7 @@ fn row(id: i64, author: UserId, new: &NewBlog, now: i64) -> Blog {
         shop_id: new.shop_id.map(|shop| shop.0),
         title: new.title.clone(),
         content: new.content.clone(),
-        image_ids: json_ids(&new.image_ids),
+        image_ids: to_column(&new.image_ids),
         like_count: 0,
         comment_count: 0,
         edit_count: 0,
@@ -274,10 +260,4 @@ fn fanout(blog: &Blog) -> blog_fanout::Model {
         step: None,
         done_at: None,
     }
-}
-
-/// Ids as a JSON array of strings.
-fn json_ids(ids: &[ImageId]) -> String {
-    let texts: Vec<String> = ids.iter().map(|id| format!("\"{id}\"")).collect();
-    format!("[{}]", texts.join(","))
 }

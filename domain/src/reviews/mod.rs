@@ -3,8 +3,6 @@
 
 mod write;
 
-use std::collections::BTreeSet;
-
 use entity::review;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
@@ -15,7 +13,7 @@ use crate::infra::ids::IdsError;
 use crate::infra::text::{TextError, check_text};
 use crate::orders::{self, OrderId, OrderKey, Orders};
 use crate::shops::{self, ShopId, Shops};
-use crate::uploads::{self, ImageId, Uploads};
+use crate::uploads::{self, ImageId, Uploads, to_column};
 use crate::users::{Role, Session};
 
 define_id!(
@@ -26,8 +24,6 @@ define_id!(
 /// A review as stored.
 pub type Review = review::Model;
 
-/// The most pictures of a review.
-pub const IMAGES_MAX: usize = 9;
 /// The most characters of a review.
 pub const TEXT_MAX: usize = 2_000;
 /// Ids in one question to the database.
@@ -54,9 +50,6 @@ pub enum Error {
     /// An order of another shop.
     #[error("this is no order of the shop")]
     OtherShop,
-    /// More pictures than there is room for, or one of them twice.
-    #[error("takes at most {IMAGES_MAX} pictures, each once")]
-    TooManyImages,
     /// A text that is not taken.
     #[error(transparent)]
     Text(#[from] TextError),
@@ -87,9 +80,6 @@ impl Faulty for Error {
             },
             Self::OtherShop => Fault::BadInput {
                 argument: "input.orderId",
-            },
-            Self::TooManyImages => Fault::BadInput {
-                argument: "input.imageIds",
             },
             Self::Text(e) => e.fault(),
             Self::Uploads(e) => e.fault(),
@@ -166,7 +156,8 @@ impl Reviews {
                 return Err(Error::OtherShop);
             }
         }
-        self.uploads.require_owned(session, &new.images).await?;
+        let images = &new.images;
+        self.uploads.require_owned(session, images, &[]).await?;
         let row = self.row(session, new)?;
         Ok(self.insert(row).await?)
     }
@@ -246,8 +237,6 @@ impl Reviews {
     }
 
     fn row(&self, session: &Session, new: NewReview) -> Result<Review, Error> {
-        let ids: Vec<i64> = new.images.iter().map(|id| id.0).collect();
-        let image_ids = serde_json::to_string(&ids).unwrap_or_else(|_| "[]".to_owned());
         Ok(Review {
             id: self.infra.ids.next()?,
             shop_id: new.shop.0,
@@ -256,17 +245,11 @@ impl Reviews {
             holds: Some(1),
             score: new.score,
             text: new.text,
-            image_ids,
+            image_ids: to_column(&new.images),
             created_at: self.infra.clock.now_ms(),
             deleted_at: None,
         })
     }
-}
-
-/// The pictures of a review, in their order.
-pub fn images(review: &Review) -> Vec<ImageId> {
-    let ids: Vec<i64> = serde_json::from_str(&review.image_ids).unwrap_or_default();
-    ids.into_iter().map(ImageId).collect()
 }
 
 fn check(new: &NewReview) -> Result<(), Error> {
@@ -274,9 +257,5 @@ fn check(new: &NewReview) -> Result<(), Error> {
         return Err(Error::BadScore);
     }
     check_text("input.text", &new.text, 1, TEXT_MAX)?;
-    let different: BTreeSet<i64> = new.images.iter().map(|id| id.0).collect();
-    if new.images.len() > IMAGES_MAX || different.len() < new.images.len() {
-        return Err(Error::TooManyImages);
-    }
     Ok(())
 }

@@ -292,6 +292,7 @@ impl Place {
             area: self.area.clone(),
             open_hours: self.open_hours.clone(),
             average_price: None,
+            image_ids: None,
         }
     }
 

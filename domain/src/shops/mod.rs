@@ -23,6 +23,7 @@ use crate::infra::cache;
 use crate::infra::fault::{Fault, Faulty, RETRY_AFTER, database_fault, redis_fault};
 use crate::infra::ids::IdsError;
 use crate::infra::text::{TextError, check_text};
+use crate::uploads::{self, ImageId, Uploads, from_column, to_column};
 use crate::users::{Role, Session, UserId};
 use cached::ShopById;
 
@@ -73,6 +74,9 @@ pub enum Error {
     /// A text that is not taken.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// Pictures that the viewer may not show, or trouble with them.
+    #[error(transparent)]
+    Uploads(#[from] uploads::Error),
     /// A file that is no export.
     #[error("the file cannot be read as an export: {0}")]
     BadExport(String),
@@ -106,6 +110,7 @@ impl Faulty for Error {
                 argument: "radiusMeters",
             },
             Self::Text(e) => e.fault(),
+            Self::Uploads(e) => e.fault(),
             Self::BadExport(_) => Fault::BadInput { argument: "file" },
             Self::Ids(_) => Fault::Unavailable,
             Self::Database(e) => database_fault(e),
@@ -135,6 +140,8 @@ pub struct ShopDetails {
     pub open_hours: Option<String>,
     /// What a person spends there on average.
     pub average_price: Option<AveragePrice>,
+    /// Its pictures, in their order; `None`: as they are.
+    pub image_ids: Option<Vec<ImageId>>,
 }
 
 /// What a person spends in a shop on average.
@@ -150,17 +157,19 @@ pub struct AveragePrice {
 #[derive(Clone)]
 pub struct Shops {
     infra: Infra,
+    uploads: Uploads,
     /// Held by whoever of this process builds the index of places.
     rebuilding: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Shops {
     /// Makes the concept.
-    pub fn new(infra: Infra) -> Self {
+    pub fn new(infra: Infra, uploads: Uploads) -> Self {
         let ids = infra.id_column(shop::Entity, shop::Column::Id);
         infra.cache.know_ids(ShopById, ids);
         Self {
             infra,
+            uploads,
             rebuilding: Arc::default(),
         }
     }
@@ -201,7 +210,7 @@ impl Shops {
         if !matches!(session.role, Role::Merchant | Role::Admin) {
             return Err(Error::Forbidden);
         }
-        self.check(&details).await?;
+        self.check(session, &details, &[]).await?;
         let shop = new_shop(
             self.infra.ids.next()?,
             Some(session.user_id),
@@ -233,8 +242,9 @@ impl Shops {
         id: ShopId,
         details: ShopDetails,
     ) -> Result<Shop, Error> {
-        self.require_own(session, id).await?;
-        self.check(&details).await?;
+        let before = self.require_own(session, id).await?;
+        let known = from_column(&before.images);
+        self.check(session, &details, &known).await?;
         let (before, after) = self.change(id, move |shop| details.describe(shop)).await?;
         if after.type_id != before.type_id {
             self.unindex(id, ShopTypeId(before.type_id)).await?;
@@ -278,7 +288,13 @@ impl Shops {
         }
     }
 
-    async fn check(&self, details: &ShopDetails) -> Result<(), Error> {
+    /// Pictures that the shop has already (`known`) may be anybody's: it may have changed hands.
+    async fn check(
+        &self,
+        session: &Session,
+        details: &ShopDetails,
+        known: &[ImageId],
+    ) -> Result<(), Error> {
         check_text("input.name", &details.name, 1, 255)?;
         check_text(
             "input.address",
@@ -298,10 +314,14 @@ impl Shops {
             0,
             255,
         )?;
-        let known = shop_type::Entity::find_by_id(details.type_id.0)
+        let kind = shop_type::Entity::find_by_id(details.type_id.0)
             .one(self.infra.db.conn())
             .await?;
-        known.map(|_| ()).ok_or(Error::NoSuchType)
+        kind.map(|_| ()).ok_or(Error::NoSuchType)?;
+        if let Some(images) = &details.image_ids {
+            self.uploads.require_owned(session, images, known).await?;
+        }
+        Ok(())
     }
 
     /// Changes a shop as it is at this moment; answers it before and after. Two who change it at once do so one after the
@@ -363,6 +383,9 @@ impl ShopDetails {
         let price = self.average_price.as_ref();
         shop.average_price_minor = price.map(|price| price.minor);
         shop.currency = price.map(|price| price.currency.clone());
+        if let Some(images) = &self.image_ids {
+            shop.images = to_column(images);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ mod picture;
 mod store;
 mod sweep;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -49,6 +49,10 @@ pub type Image = image::Model;
 
 /// Bytes of a picture, as uploaded and as stored.
 pub const FILE_MAX_BYTES: usize = 5 * 1024 * 1024;
+/// Pictures in one place: a note, a review, a shop.
+pub const IMAGES_MAX: usize = 9;
+/// The argument that names them.
+const IMAGE_IDS: &str = "input.imageIds";
 /// Ids in one question to the database.
 const IDS_PER_READ: usize = 500;
 /// Bytes of a key: nobody finds a picture by trying.
@@ -62,6 +66,9 @@ pub enum Error {
     /// The file is no picture that is taken.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Too many pictures for one place, or one of them twice.
+    #[error("takes at most {IMAGES_MAX} pictures, each once")]
+    BadList,
     /// A picture that is none of the viewer's, or none at all.
     #[error("these are not all pictures of yours")]
     NotYours {
@@ -89,6 +96,9 @@ impl Faulty for Error {
     fn fault(&self) -> Fault {
         match self {
             Self::Refused(_) => Fault::BadInput { argument: "file" },
+            Self::BadList => Fault::BadInput {
+                argument: IMAGE_IDS,
+            },
             Self::NotYours { argument } => Fault::BadInput { argument },
             Self::NoSuchImage => Fault::NotFound,
             Self::TooSlow => Fault::TryLater {
@@ -167,17 +177,26 @@ impl Uploads {
         })
     }
 
-    /// Pictures of the viewer's that he is about to use, in the order of the ids; from now on they are kept until he
-    /// deletes them.
+    /// Makes sure that the viewer may show these pictures in one place: they are his; from now on they are kept until he
+    /// deletes them. Those that stand there already (`known`) may be anybody's.
     ///
     /// # Errors
-    /// `NotYours` (`input.imageIds`) when one is not there, not his, or gone.
+    /// About `input.imageIds`: `BadList`; `NotYours` when one is not there, not his, or gone. Nothing is kept then that
+    /// was not before.
     pub async fn require_owned(
         &self,
         session: &Session,
         ids: &[ImageId],
-    ) -> Result<Vec<Image>, Error> {
-        self.keep(session, ids, "input.imageIds").await
+        known: &[ImageId],
+    ) -> Result<(), Error> {
+        let different: HashSet<_> = ids.iter().collect();
+        if ids.len() > IMAGES_MAX || different.len() < ids.len() {
+            return Err(Error::BadList);
+        }
+        let new = ids.iter().filter(|id| !known.contains(id));
+        let new: Vec<ImageId> = new.copied().collect();
+        self.keep(session, &new, IMAGE_IDS).await?;
+        Ok(())
     }
 
     /// As [`Uploads::require_owned`], for the one picture of a profile (`input.avatarImageId`).
@@ -328,6 +347,12 @@ impl Uploads {
         ids: &[ImageId],
         argument: &'static str,
     ) -> Result<Vec<Image>, Error> {
+        let is_own = |image: &Image| image.owner_id == session.user_id.0;
+        // Asked first: when one is not his, the others stay what they were.
+        let found = self.get_many(ids).await?;
+        if found.into_iter().filter(is_own).count() < ids.len() {
+            return Err(Error::NotYours { argument });
+        }
         for chunk in ids.chunks(IDS_PER_READ) {
             image::Entity::update_many()
                 .col_expr(
@@ -343,7 +368,7 @@ impl Uploads {
         let found = self.get_many(ids).await?;
         let kept: HashMap<i64, Image> = found
             .into_iter()
-            .filter(|i| i.owner_id == session.user_id.0 && i.state == ImageState::Kept)
+            .filter(|image| is_own(image) && image.state == ImageState::Kept)
             .map(|i| (i.id, i))
             .collect();
         ids.iter()
@@ -390,4 +415,15 @@ impl Uploads {
             .await?;
         Ok(())
     }
+}
+
+/// Pictures as a column of a row keeps them: a JSON array of strings, in their order.
+pub fn to_column(ids: &[ImageId]) -> String {
+    let texts: Vec<String> = ids.iter().map(|id| format!("\"{id}\"")).collect();
+    format!("[{}]", texts.join(","))
+}
+
+/// The pictures that a column keeps; none when it is no such text.
+pub fn from_column(text: &str) -> Vec<ImageId> {
+    serde_json::from_str(text).unwrap_or_default()
 }

@@ -7,9 +7,10 @@ pub mod mutation;
 use async_graphql::connection::EmptyFields;
 use async_graphql::{Context, ID, Object, Result};
 use chrono::{DateTime, Utc};
-use domain::blogs::{BlogId, BlogKey, Error, HotBlog, HotKey, Pace, image_ids};
+use domain::blogs::{BlogId, BlogKey, Error, HotBlog, HotKey, Pace};
 use domain::shops::ShopId;
 use domain::switches::Switch;
+use domain::uploads::from_column;
 use domain::users::UserId;
 
 use crate::context::ContextExt;
@@ -20,7 +21,7 @@ use crate::loaders::by_id;
 use crate::pagination::{List, Page};
 use crate::scalars::{global_id, parse_id, parse_min_version, time};
 use crate::shops::Shop;
-use crate::uploads::Image;
+use crate::uploads::{Image, images_of};
 use crate::users::User;
 use comment::Comment;
 
@@ -62,11 +63,7 @@ impl Blog {
     /// Its pictures, at most 9, in the order that the author gave them; those that the author has deleted are left out.
     #[graphql(complexity = "9 * child_complexity + 1")]
     async fn images(&self, ctx: &Context<'_>) -> Result<Vec<Image>> {
-        let ids = image_ids(&self.0);
-        let found = by_id(ctx).load_many(ids.iter().copied()).await;
-        let mut found = found.map_err(|e| fault_error(&*e))?;
-        let in_order = ids.iter().filter_map(|id| found.remove(id));
-        Ok(in_order.map(Image).collect())
+        images_of(ctx, &from_column(&self.0.image_ids)).await
     }
 
     /// How many like it.

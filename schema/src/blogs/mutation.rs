@@ -3,13 +3,13 @@
 use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
 use domain::blogs::{BlogChange, BlogId, NewBlog};
 use domain::shops::ShopId;
-use domain::uploads::ImageId;
 
 use super::Blog;
 use crate::context::ContextExt;
 use crate::error::api_error;
 use crate::limits::{BLOG_WRITES, Limited};
 use crate::scalars::{global_id, parse_id};
+use crate::uploads::image_ids;
 
 /// A note to publish.
 #[derive(InputObject)]
@@ -94,7 +94,7 @@ impl BlogMutation {
             shop_id: shop.transpose()?.map(ShopId),
             title: input.title,
             content: input.content,
-            image_ids: images(&input.image_ids)?,
+            image_ids: image_ids(&input.image_ids)?,
             request_id: input.client_request_id,
         };
         let published = ctx.services().blogs.publish(session, new).await;
@@ -116,7 +116,7 @@ impl BlogMutation {
         let change = BlogChange {
             title: input.title,
             content: input.content,
-            image_ids: input.image_ids.as_deref().map(images).transpose()?,
+            image_ids: input.image_ids.as_deref().map(image_ids).transpose()?,
             edit_count: input.edit_count.map(i64::from),
         };
         let updated = ctx.services().blogs.update(session, id, change).await;
@@ -140,9 +140,4 @@ impl BlogMutation {
             deleted_blog_id: global_id("Blog", deleted.map_err(api_error)?.0),
         })
     }
-}
-
-fn images(ids: &[ID]) -> Result<Vec<ImageId>> {
-    let number = |id| parse_id(id, "Image", "input.imageIds").map(ImageId);
-    ids.iter().map(number).collect()
 }

@@ -15,6 +15,7 @@ use domain::shops::{
     GeoPoint, NearbyQuery, ShopFilter, ShopId, ShopKey, ShopSort as Sort, ShopTypeId,
 };
 use domain::switches::Switch;
+use domain::uploads::from_column;
 use domain::vouchers::VoucherId;
 
 use crate::blogs::Blog;
@@ -26,6 +27,7 @@ use crate::loaders::by_id;
 use crate::pagination::{List, Page};
 use crate::reviews::{Review, reviews_of};
 use crate::scalars::{Money, global_id, parse_id, parse_min_version, time};
+use crate::uploads::{Image, images_of};
 use crate::users::Date;
 use crate::visits::{VisitPeriod, visit_shop, visitors_of_shop};
 use crate::vouchers::Voucher;
@@ -106,9 +108,10 @@ impl Shop {
         found.map(ShopType).ok_or_else(not_found)
     }
 
-    /// Addresses of its pictures, in the order the shop gave them.
-    async fn images(&self) -> Vec<String> {
-        serde_json::from_str(&self.0.images).unwrap_or_default()
+    /// Its pictures, at most 9, in the order the shop gave them; those that were deleted are left out.
+    #[graphql(complexity = "9 * child_complexity + 1")]
+    async fn images(&self, ctx: &Context<'_>) -> Result<Vec<Image>> {
+        images_of(ctx, &from_column(&self.0.images)).await
     }
 
     /// The quarter of the city; null when it is not known.

@@ -8,6 +8,7 @@ use crate::context::ContextExt;
 use crate::error::api_error;
 use crate::limits::{Limited, MERCHANT_WRITES};
 use crate::scalars::{MoneyInput, parse_id};
+use crate::uploads::image_ids;
 
 /// A shop to open.
 #[derive(InputObject)]
@@ -26,6 +27,9 @@ pub struct CreateShopInput {
     open_hours: Option<String>,
     /// What a person spends there on average.
     average_price: Option<MoneyInput>,
+    /// Its pictures, at most 9 of the viewer's own, each once; see `Image`.
+    #[graphql(default)]
+    image_ids: Vec<ID>,
 }
 
 /// A shop as it is to be; what is left out becomes unknown.
@@ -47,6 +51,8 @@ pub struct UpdateShopInput {
     open_hours: Option<String>,
     /// What a person spends there on average.
     average_price: Option<MoneyInput>,
+    /// Its pictures, at most 9, each once: those it has, and others of the viewer's own. Left out, they stay as they are.
+    image_ids: Option<Vec<ID>>,
 }
 
 /// A shop to close.
@@ -99,6 +105,7 @@ impl ShopMutation {
             area: input.area,
             open_hours: input.open_hours,
             average_price: input.average_price.as_ref().map(average).transpose()?,
+            image_ids: Some(image_ids(&input.image_ids)?),
         };
         let shop = ctx
             .services()
@@ -126,6 +133,7 @@ impl ShopMutation {
             area: input.area,
             open_hours: input.open_hours,
             average_price: input.average_price.as_ref().map(average).transpose()?,
+            image_ids: input.image_ids.as_deref().map(image_ids).transpose()?,
         };
         let shop = ctx
             .services()

@@ -1,21 +1,10 @@
 //! Pictures of notes: at most nine of the author's own, in their order.
 
-use domain::users::{Role, Session, UserId};
 use serde_json::{Value, json};
 
 use super::{global, publish, read, update};
 use crate::support::app::TestApp;
-use crate::support::people::TestUser;
-
-/// One white pixel.
-const PNG: &str = "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8ffff3f0005fe02fe0def46b80000000049454e44ae426082";
-
-async fn upload(app: &TestApp, user: &TestUser) -> String {
-    let session = Session::of_command(UserId(user.id), Role::User);
-    let file = hex::decode(PNG).unwrap();
-    let image = app.services().uploads.add(&session, file).await.unwrap();
-    global("Image", image.id)
-}
+use crate::support::people::upload_picture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_note_takes_up_to_nine_pictures_of_its_author_in_their_order() {
@@ -24,10 +13,10 @@ async fn a_note_takes_up_to_nine_pictures_of_its_author_in_their_order() {
     let author = app.as_user(&user);
     let mut own = Vec::new();
     for _ in 0..10 {
-        own.push(upload(&app, &user).await);
+        own.push(upload_picture(&app, &user).await);
     }
     own.reverse();
-    let foreign = upload(&app, &other).await;
+    let foreign = upload_picture(&app, &other).await;
     let with = |images: Value| json!({ "title": "x", "content": "x", "imageIds": images });
     for images in [
         json!(own),

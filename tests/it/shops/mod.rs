@@ -5,6 +5,7 @@ mod imports;
 mod lists;
 mod nearby;
 mod owners;
+mod pictures;
 
 use entity::shop::{self, ShopStatus};
 use entity::shop_type;

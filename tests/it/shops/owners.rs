@@ -10,9 +10,9 @@ use crate::support::client::{Answer, Client};
 use crate::support::sale::create_shop;
 use crate::support::stores::Store;
 
-const CREATE: &str =
+pub(super) const CREATE: &str =
     "mutation($input: CreateShopInput!) { createShop(input: $input) { shop { id version } } }";
-const UPDATE: &str =
+pub(super) const UPDATE: &str =
     "mutation($input: UpdateShopInput!) { updateShop(input: $input) { shop { id version } } }";
 const CLOSE: &str =
     "mutation($input: CloseShopInput!) { closeShop(input: $input) { shop { id status } } }";
@@ -21,17 +21,17 @@ fn details() -> Value {
     json!({ "name": "Tea", "typeId": type_id(1), "location": { "latitude": 21.03, "longitude": 105.85 } })
 }
 
-fn with(field: &str, value: Value) -> Value {
+pub(super) fn with(field: &str, value: Value) -> Value {
     let mut input = details();
     input[field] = value;
     input
 }
 
-fn of_shop(shop: &str) -> Value {
+pub(super) fn of_shop(shop: &str) -> Value {
     with("shopId", json!(shop))
 }
 
-async fn run(client: &Client, mutation: &str, input: Value) -> Answer {
+pub(super) async fn run(client: &Client, mutation: &str, input: Value) -> Answer {
     client.gql(mutation, json!({ "input": input })).await
 }
 

@@ -1,8 +1,11 @@
 //! Accounts with sessions: many at once through the stores, or one by one as a person logs in.
 
 use domain::Services;
+use domain::users::{Role, Session, UserId};
+use schema::scalars::global_id;
 use serde_json::json;
 
+use super::app::TestApp;
 use super::client::{Answer, Client};
 
 /// Somebody with an account and a session.
@@ -45,4 +48,15 @@ pub(crate) async fn try_log_in(client: &Client, phone: &str, code: &str) -> Answ
     client
         .gql(query, json!({ "phone": phone, "code": code }))
         .await
+}
+
+/// One white pixel.
+const PNG: &str = "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8ffff3f0005fe02fe0def46b80000000049454e44ae426082";
+
+/// A picture of somebody's, not in use yet; its id.
+pub(crate) async fn upload_picture(app: &TestApp, user: &TestUser) -> String {
+    let session = Session::of_command(UserId(user.id), Role::User);
+    let file = hex::decode(PNG).unwrap();
+    let image = app.services().uploads.add(&session, file).await.unwrap();
+    global_id("Image", image.id).0
 }

@@ -1,7 +1,10 @@
 //! Whose a picture is: its owner uses and deletes it, others only look once something names it.
 
+use std::collections::HashSet;
+
 use domain::uploads::{Error, ImageId};
 use domain::users::{Role, Session, UserId};
+use entity::image::ImageState;
 use serde_json::{Value, json};
 
 use super::{PNG, file, files, known, upload};
@@ -73,24 +76,18 @@ async fn only_own_pictures_are_taken_into_use() {
         ));
     }
     let uploads = &app.services().uploads;
-    let wanted = [ids[2], ids[0]];
-    let images = uploads
-        .require_owned(&session(&owner), &wanted)
-        .await
-        .unwrap();
-    assert_eq!(
-        images.iter().map(|i| ImageId(i.id)).collect::<Vec<_>>(),
-        wanted
-    );
-    assert!(
-        uploads
-            .require_owned(&session(&owner), &[])
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    let kept = async || {
+        let images = uploads.get_many(&ids).await.unwrap();
+        let kept = images.iter().filter(|i| i.state == ImageState::Kept);
+        kept.map(|i| ImageId(i.id)).collect::<HashSet<_>>()
+    };
+    for wanted in [&[][..], &[ids[2], ids[0]]] {
+        let taken = uploads.require_owned(&session(&owner), wanted, &[]).await;
+        taken.unwrap();
+        assert_eq!(kept().await, wanted.iter().copied().collect());
+    }
     for asked in [vec![ids[0]], vec![ids[1], ImageId(7)]] {
-        let refused = uploads.require_owned(&session(&other), &asked).await;
+        let refused = uploads.require_owned(&session(&other), &asked, &[]).await;
         assert!(matches!(
             refused,
             Err(Error::NotYours {
@@ -99,9 +96,17 @@ async fn only_own_pictures_are_taken_into_use() {
         ));
     }
     let refused = uploads
-        .require_owned(&session(&owner), &[ids[1], ImageId(7)])
+        .require_owned(&session(&owner), &[ids[1], ImageId(7)], &[])
         .await;
     assert!(matches!(refused, Err(Error::NotYours { .. })));
+    assert!(
+        !kept().await.contains(&ids[1]),
+        "a refusal takes nothing into use"
+    );
+    // What stands there already may be anybody's.
+    let (stranger, stands) = (session(&other), &ids[..1]);
+    let again = uploads.require_owned(&stranger, stands, stands);
+    again.await.unwrap();
     let url = uploads.url_of(ids[0]).await.unwrap().unwrap();
     assert!(
         url.starts_with(&format!("{}/uploads/", app.client().base_url())),

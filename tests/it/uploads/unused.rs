@@ -26,7 +26,7 @@ async fn the_unused_go_after_a_day(store: Store) {
     let uploads = app.services().uploads.clone();
     let used = upload(&client, &file(4, 4, PNG)).await;
     let ids = numbers(&app).await;
-    uploads.require_owned(&session, &ids).await.unwrap();
+    uploads.require_owned(&session, &ids, &[]).await.unwrap();
     let unused = upload(&client, &file(4, 4, PNG)).await;
     // An upload that was broken off before its object was there.
     let row = table::Entity::find().one(app.db()).await.unwrap().unwrap();
@@ -104,7 +104,7 @@ async fn a_sweep_and_a_use_at_once_never_lose_a_picture(store: Store) {
     let mut kept = Vec::new();
     for id in (1..=60).rev() {
         let wanted = [ImageId(id)];
-        if uploads.require_owned(&session, &wanted).await.is_ok() {
+        if uploads.require_owned(&session, &wanted, &[]).await.is_ok() {
             kept.push(id);
         }
     }
