@@ -40,6 +40,7 @@ mod schema;
 mod seckill;
 mod shops;
 mod sign_ins;
+mod sockets;
 mod spine;
 mod statistics;
 mod stores;

@@ -2,13 +2,14 @@
 //! say in the order they say it, and knows when to close. What operations do is `schema`.
 
 mod message;
+mod operations;
 mod running;
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_graphql::Request;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use domain::users::Session;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -17,7 +18,6 @@ use schema::context::RequestMeta;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::App;
 use super::caller::{Credentials, parse_device_id};
@@ -26,6 +26,7 @@ use super::trouble;
 use super::websocket::Place;
 pub(super) use message::Close;
 use message::{ClientMessage, ServerMessage};
+use operations::{Operations, Ticket};
 
 /// Who connects says hello within this time.
 const INIT_LIMIT: Duration = Duration::from_secs(10);
@@ -38,17 +39,15 @@ const TOKEN_CHECK_EVERY: Duration = Duration::from_secs(4);
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// How long the other side may take to close too.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
-/// A page needs a handful.
-const OPERATIONS_PER_SOCKET: usize = 20;
 /// Answers that wait for a slow client before the operations wait too.
 const OUTBOX: usize = 16;
 
 /// What operations and checks tell the loop of their socket.
 enum Outgoing {
     /// To the client.
-    Message(String),
+    Message { of: Ticket, text: String },
     /// The last word of an operation, whose id is free from here on.
-    Last { id: String, message: Option<String> },
+    Last { of: Ticket, text: Option<String> },
     /// The token is no longer good.
     TokenDied,
 }
@@ -60,7 +59,7 @@ struct Socket {
     greeted: bool,
     /// The user's place among his sockets, held as long as this one is open.
     place: Option<Place>,
-    operations: HashMap<String, CancellationToken>,
+    operations: Operations,
     outbox: mpsc::Sender<Outgoing>,
     unanswered_pings: u32,
 }
@@ -106,46 +105,35 @@ impl Socket {
             ClientMessage::Subscribe { id, .. } if !message::is_operation_id(&id) => {
                 ControlFlow::Break(Close::BadMessage)
             }
-            ClientMessage::Subscribe { id, .. } if self.operations.contains_key(&id) => {
+            ClientMessage::Subscribe { id, .. } if self.operations.has(&id) => {
                 ControlFlow::Break(Close::SameId)
             }
-            ClientMessage::Subscribe { id, .. }
-                if self.operations.len() >= OPERATIONS_PER_SOCKET =>
-            {
-                let refused = trouble::refusal(
-                    "RATE_LIMITED",
-                    "this socket has as many operations as it may have",
-                );
-                ControlFlow::Continue(
-                    ServerMessage::Error {
-                        id: &id,
-                        payload: &refused.errors,
-                    }
-                    .text(),
-                )
-            }
             ClientMessage::Subscribe { id, payload } => {
-                let stop = CancellationToken::new();
-                self.operations.insert(id.clone(), stop.clone());
-                running::start(
-                    &self.app,
-                    self.viewer.clone(),
-                    payload.into_request(),
-                    running::Line {
-                        id,
-                        outbox: self.outbox.clone(),
-                        stop,
-                    },
-                );
-                ControlFlow::Continue(None)
+                ControlFlow::Continue(self.start(id, payload.into_request()))
             }
             ClientMessage::Complete { id } => {
-                if let Some(stop) = self.operations.remove(&id) {
-                    stop.cancel();
-                }
+                self.operations.stop(&id);
                 ControlFlow::Continue(None)
             }
         }
+    }
+
+    /// Starts an operation; the answer when there are too many.
+    fn start(&mut self, id: String, request: Request) -> Option<String> {
+        let Some(begun) = self.operations.begin(id.clone()) else {
+            let refused = trouble::refusal(
+                "RATE_LIMITED",
+                "this socket has as many operations as it may have",
+            );
+            let payload = &refused.errors;
+            return ServerMessage::Error { id: &id, payload }.text();
+        };
+        let line = running::Line {
+            operation: begun,
+            outbox: self.outbox.clone(),
+        };
+        running::start(&self.app, self.viewer.clone(), request, line);
+        None
     }
 
     /// `connection_init`: who is there?
@@ -194,12 +182,6 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
-    fn drop(&mut self) {
-        self.operations.values().for_each(CancellationToken::cancel);
-    }
-}
-
 /// A socket together with what its operations say.
 pub(super) struct Conversation {
     socket: Socket,
@@ -218,7 +200,7 @@ impl Conversation {
             },
             greeted: false,
             place: None,
-            operations: HashMap::new(),
+            operations: Operations::new(),
             outbox,
             unanswered_pings: 0,
         };
@@ -270,10 +252,16 @@ impl Conversation {
 
     fn pass_on(&mut self, outgoing: Outgoing) -> ControlFlow<Close, Option<String>> {
         match outgoing {
-            Outgoing::Message(text) => ControlFlow::Continue(Some(text)),
-            Outgoing::Last { id, message } => {
-                self.socket.operations.remove(&id);
-                ControlFlow::Continue(message)
+            // What an operation said before its client took its id for another one is not the other one's.
+            Outgoing::Message { of, .. } | Outgoing::Last { of, .. }
+                if !self.socket.operations.is_wanted(&of) =>
+            {
+                ControlFlow::Continue(None)
+            }
+            Outgoing::Message { text, .. } => ControlFlow::Continue(Some(text)),
+            Outgoing::Last { of, text } => {
+                self.socket.operations.end(&of);
+                ControlFlow::Continue(text)
             }
             Outgoing::TokenDied => ControlFlow::Break(Close::Forbidden),
         }

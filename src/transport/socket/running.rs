@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Outgoing;
 use super::message::ServerMessage;
+use super::operations::Begun;
 use crate::transport::operation::{self, Body, Prepared, Viewer};
 use crate::transport::{App, trouble};
 
@@ -25,10 +26,8 @@ const SETTLE_LIMIT_WHEN_CLOSING: Duration = Duration::from_secs(1);
 
 /// The way of an operation to its client.
 pub(super) struct Line {
-    pub(super) id: String,
+    pub(super) operation: Begun,
     pub(super) outbox: mpsc::Sender<Outgoing>,
-    /// Cancelled: the client, or the socket, no longer wants it.
-    pub(super) stop: CancellationToken,
 }
 
 impl Line {
@@ -38,15 +37,19 @@ impl Line {
             return true;
         };
         let sent = self
+            .operation
             .stop
-            .run_until_cancelled(self.outbox.send(Outgoing::Message(text)))
+            .run_until_cancelled(self.outbox.send(Outgoing::Message {
+                of: self.operation.ticket.clone(),
+                text,
+            }))
             .await;
         matches!(sent, Some(Ok(())))
     }
 
     /// Nothing was executed.
-    async fn refuse(self, refused: &Response) {
-        let id = self.id.clone();
+    async fn refuse(&self, refused: &Response) {
+        let id = self.operation.ticket.id.clone();
         self.last(Some(ServerMessage::Error {
             id: &id,
             payload: &refused.errors,
@@ -55,14 +58,11 @@ impl Line {
     }
 
     /// The id is free for the client from here on.
-    async fn last(self, message: Option<ServerMessage<'_>>) {
-        let message = message.and_then(|message| message.text());
-        let last = self.outbox.send(Outgoing::Last {
-            id: self.id.clone(),
-            message,
-        });
-        // A client that stopped it may have given the id to another operation already.
-        self.stop.run_until_cancelled(last).await;
+    async fn last(&self, message: Option<ServerMessage<'_>>) {
+        let text = message.and_then(|message| message.text());
+        let of = self.operation.ticket.clone();
+        let last = self.outbox.send(Outgoing::Last { of, text });
+        self.operation.stop.run_until_cancelled(last).await;
     }
 }
 
@@ -76,39 +76,40 @@ pub(super) fn start(app: &Arc<App>, viewer: Viewer, request: Request, line: Line
             Ok(Prepared {
                 request,
                 kind: OperationType::Subscription,
-            }) => follow(&app, &viewer, request, line).await,
-            Ok(Prepared { request, .. }) => answer(&app, &viewer, request, line).await,
+            }) => follow(&app, &viewer, request, &line).await,
+            Ok(Prepared { request, .. }) => answer(&app, &viewer, request, &line).await,
             Err(refused) => line.refuse(&refused).await,
         }
+        drop(line);
         metrics::gauge!("lifemate_subscriptions").decrement(1);
     });
 }
 
 /// A query or a mutation: one answer.
-async fn answer(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
+async fn answer(app: &Arc<App>, viewer: &Viewer, request: Request, line: &Line) {
     let response = operation::run(app, request, viewer).await;
     if operation::is_request_error(&response) {
         return line.refuse(&response).await;
     }
     if line
         .say(ServerMessage::Next {
-            id: &line.id,
+            id: &line.operation.ticket.id,
             payload: Body::of(&response),
         })
         .await
     {
-        let id = line.id.clone();
+        let id = line.operation.ticket.id.clone();
         line.last(Some(ServerMessage::Complete { id: &id })).await;
     }
 }
 
 /// A subscription: events until it completes, or nobody wants it.
-async fn follow(app: &Arc<App>, viewer: &Viewer, request: Request, line: Line) {
+async fn follow(app: &Arc<App>, viewer: &Viewer, request: Request, line: &Line) {
     let mut stream = app.answers.execute_stream(viewer.attach(request));
-    let outcome = AssertUnwindSafe(relay(&mut stream, &line, &viewer.meta))
+    let outcome = AssertUnwindSafe(relay(&mut stream, line, &viewer.meta))
         .catch_unwind()
         .await;
-    let id = line.id.clone();
+    let id = line.operation.ticket.id.clone();
     match outcome {
         Ok(End::Completed) => line.last(Some(ServerMessage::Complete { id: &id })).await,
         Ok(End::Refused(response)) => line.refuse(&response).await,
@@ -142,7 +143,7 @@ enum End {
 async fn relay(stream: &mut BoxStream<'static, Response>, line: &Line, meta: &RequestMeta) -> End {
     let mut first = true;
     loop {
-        match line.stop.run_until_cancelled(stream.next()).await {
+        match line.operation.stop.run_until_cancelled(stream.next()).await {
             None => return End::Unwanted,
             Some(None) => return End::Completed,
             Some(Some(response)) => {
@@ -152,7 +153,7 @@ async fn relay(stream: &mut BoxStream<'static, Response>, line: &Line, meta: &Re
                 }
                 if !line
                     .say(ServerMessage::Next {
-                        id: &line.id,
+                        id: &line.operation.ticket.id,
                         payload: Body::of(&response),
                     })
                     .await
