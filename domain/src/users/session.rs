@@ -165,8 +165,8 @@ impl Sessions {
 
     /// Reads a session from Redis, lets it live on, and keeps a copy.
     pub(super) async fn load(&self, hash: TokenHash) -> Result<Option<Session>, Error> {
-        // The copy's age counts from before the question, so that a logout in between is not outlived.
-        let asked_at = tokio::time::Instant::now();
+        // From before the question: a logout in between is not outlived, here or on another node.
+        let asked = self.inner.copies.asking(&hash);
         let keys = [self.session_key(&hash)];
         let args = [
             millis(SESSION_IDLE_LIFE),
@@ -178,7 +178,7 @@ impl Sessions {
             .run(&self.redis().scripts().session_touch, &keys, &args)
             .await?;
         let Some((user, role)) = found else {
-            self.inner.copies.remove(&hash);
+            self.inner.copies.forget(&hash);
             return Ok(None);
         };
         let role = Role::try_from_value(&role).map_err(|_| Error::BrokenSession)?;
@@ -187,7 +187,7 @@ impl Sessions {
             role,
             token_hash: hash,
         };
-        self.inner.copies.put(session.clone(), asked_at);
+        self.inner.copies.put(session.clone(), &asked);
         Ok(Some(session))
     }
 
