@@ -43,7 +43,8 @@ impl Floors {
             .map_or(0, |floor| floor.version)
     }
 
-    /// Forbids versions below this. Rows that never were have version 0 and cost nothing here.
+    /// Forbids versions below this. Rows that never were have version 0 and cost nothing here. A lower version than before
+    /// changes nothing, also not how long the floor stands: a row that somebody set back by hand is told after that.
     pub(super) fn raise(&self, key: &str, version: i64) {
         if version <= 0 {
             return;
@@ -51,8 +52,9 @@ impl Floors {
         let until = Instant::now() + LIFE;
         let mut part = self.part(key).lock();
         if let Some(floor) = part.get_mut(key) {
-            floor.version = floor.version.max(version);
-            floor.until = until;
+            if version >= floor.version {
+                *floor = Floor { version, until };
+            }
             return;
         }
         if part.len() >= PART_CAPACITY {
@@ -83,6 +85,18 @@ fn make_room(part: &mut HashMap<String, Floor>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lower_version_does_not_prolong_a_floor() {
+        let floors = Floors::default();
+        let end = || floors.part("a").lock()["a"].until;
+        floors.raise("a", 3);
+        let first = end();
+        floors.raise("a", 2);
+        assert_eq!(end(), first);
+        floors.raise("a", 3);
+        assert!(end() > first);
+    }
 
     #[test]
     fn a_floor_only_rises_and_the_table_has_a_bound() {
