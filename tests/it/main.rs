@@ -52,3 +52,4 @@ mod users;
 mod visits;
 mod vouchers;
 mod waitlist;
+mod wires;

@@ -14,6 +14,7 @@ use deadpool_redis::redis::{
 use deadpool_redis::{Manager, Pool, PoolError, Runtime};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, broadcast};
+use tokio::time::Instant;
 
 use super::events::{Events, PushEvent};
 use super::lua::{Script, Scripts};
@@ -23,6 +24,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// How often the shared connection is asked whether it lives.
 const HEARTBEAT: Duration = Duration::from_millis(500);
+/// A shared connection that has left so many heartbeats in a row unanswered is given up: its other end may be gone without
+/// a word, and the kernel would wait for a quarter of an hour.
+const UNANSWERED_HEARTBEATS: u32 = 3;
 /// Connections in the pool. Requests share them, so this is not a bound on requests.
 const POOL_SIZE: usize = 4;
 
@@ -59,9 +63,15 @@ struct Inner {
     pool: Pool,
     scripts: Scripts,
     shared: RwLock<Option<Line>>,
-    connecting: Mutex<()>,
+    /// Held by whoever connects; the last failure, for those who waited meanwhile.
+    connecting: Mutex<Option<FailedConnect>>,
     connections: AtomicU64,
     events: Events,
+}
+
+struct FailedConnect {
+    at: Instant,
+    error: RedisError,
 }
 
 /// One Redis of one deployment. Cheap to clone.
@@ -103,7 +113,7 @@ impl Redis {
             pool,
             scripts: Scripts::new(deployment),
             shared: RwLock::new(None),
-            connecting: Mutex::new(()),
+            connecting: Mutex::new(None),
             connections: AtomicU64::new(0),
             events: Events::default(),
         };
@@ -211,13 +221,28 @@ impl Redis {
     /// Asks again and again whether the shared connection lives, until `stop`: a dead one is then replaced before a
     /// request falls on it.
     pub async fn keep_alive(&self, stop: tokio_util::sync::CancellationToken) {
+        let mut unanswered = 0;
         while !stop.is_cancelled() {
-            self.is_up().await;
+            unanswered = self.heartbeat(unanswered).await;
             tokio::select! {
                 () = tokio::time::sleep(HEARTBEAT) => {}
                 () = stop.cancelled() => {}
             }
         }
+    }
+
+    /// Answers how many heartbeats in a row were not answered by now.
+    async fn heartbeat(&self, unanswered: u32) -> u32 {
+        let Ok(mut line) = self.line().await else {
+            return 0;
+        };
+        let pong = cmd("PING").query_async::<String>(&mut line.conn).await;
+        let Err(error) = pong else { return 0 };
+        if is_broken(&error) || unanswered + 1 >= UNANSWERED_HEARTBEATS {
+            self.give_up(&line);
+            return 0;
+        }
+        unanswered + 1
     }
 
     /// Starts hearing other nodes, until `stop`.
@@ -259,9 +284,12 @@ impl Redis {
 
     /// Forgets the shared connection if it is the one that failed, so that the next call makes another.
     pub fn failed(&self, line: &Line, error: &RedisError) {
-        if !is_broken(error) {
-            return;
+        if is_broken(error) {
+            self.give_up(line);
         }
+    }
+
+    fn give_up(&self, line: &Line) {
         let mut shared = self.inner.shared.write();
         if shared.as_ref().is_some_and(|s| s.number == line.number) {
             *shared = None;
@@ -276,11 +304,25 @@ impl Redis {
         if let Some(line) = self.inner.shared.read().clone() {
             return Ok(line);
         }
-        let _one_at_a_time = self.inner.connecting.lock().await;
+        let asked_at = Instant::now();
+        let mut last_failure = self.inner.connecting.lock().await;
         if let Some(line) = self.inner.shared.read().clone() {
             return Ok(line);
         }
-        let pooled = self.inner.pool.get().await.map_err(pool_error)?;
+        // Whoever has waited for an attempt does not wait for one of its own: a thousand would stand in a row.
+        if let Some(failed) = last_failure.as_ref().filter(|f| f.at >= asked_at) {
+            return Err(failed.error.clone());
+        }
+        let pooled = match self.inner.pool.get().await.map_err(pool_error) {
+            Ok(pooled) => pooled,
+            Err(error) => {
+                *last_failure = Some(FailedConnect {
+                    at: Instant::now(),
+                    error: error.clone(),
+                });
+                return Err(error);
+            }
+        };
         let number = self.inner.connections.fetch_add(1, Ordering::Relaxed);
         let line = Line {
             number,

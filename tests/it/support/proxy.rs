@@ -14,6 +14,8 @@ pub(crate) struct Proxy {
     port: u16,
     whole: Arc<watch::Sender<bool>>,
     delay_ms: Arc<AtomicU64>,
+    /// Grows with each loss of the connections there are.
+    losses: Arc<watch::Sender<u64>>,
 }
 
 impl Proxy {
@@ -24,6 +26,8 @@ impl Proxy {
         let (target, whole) = (target.to_owned(), Arc::new(watch::Sender::new(true)));
         let delay_ms = Arc::new(AtomicU64::new(0));
         let (wire, length) = (Arc::clone(&whole), Arc::clone(&delay_ms));
+        let losses = Arc::new(watch::Sender::new(0));
+        let lost = Arc::clone(&losses);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(forward(
@@ -31,6 +35,7 @@ impl Proxy {
                     target.clone(),
                     wire.subscribe(),
                     Arc::clone(&length),
+                    lost.subscribe(),
                 ));
             }
         });
@@ -38,6 +43,7 @@ impl Proxy {
             port,
             whole,
             delay_ms,
+            losses,
         }
     }
 
@@ -56,6 +62,11 @@ impl Proxy {
         self.whole.send_replace(true);
     }
 
+    /// The connections there are go on without a word from the other end, as when its host is gone. New ones are whole.
+    pub(crate) fn lose(&self) {
+        self.losses.send_modify(|losses| *losses += 1);
+    }
+
     /// Every answer of the store comes so much later.
     pub(crate) fn slow(&self, delay: Duration) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap();
@@ -68,6 +79,7 @@ async fn forward(
     target: String,
     mut whole: watch::Receiver<bool>,
     delay_ms: Arc<AtomicU64>,
+    lost: watch::Receiver<u64>,
 ) {
     if !*whole.borrow_and_update() {
         return;
@@ -79,16 +91,24 @@ async fn forward(
         (client.into_split(), server.into_split());
     let answers = Some(&*delay_ms);
     tokio::select! {
-        () = pass(from_client, to_server, None) => {}
-        () = pass(from_server, to_client, answers) => {}
+        () = pass(from_client, to_server, None, &lost) => {}
+        () = pass(from_server, to_client, answers, &lost) => {}
         _ = whole.wait_for(|whole| !whole) => {}
     }
 }
 
 /// One direction of a wire, until either end is gone.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay_ms: Option<&AtomicU64>) {
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    delay_ms: Option<&AtomicU64>,
+    lost: &watch::Receiver<u64>,
+) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        if lost.has_changed().unwrap_or_default() {
+            std::future::pending::<()>().await;
+        }
         let delay_ms = delay_ms.map_or(0, |delay| delay.load(Ordering::SeqCst));
         if delay_ms > 0 {
             tokio::time::sleep(Duration::from_millis(delay_ms)).await;
