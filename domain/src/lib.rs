@@ -212,7 +212,7 @@ impl Services {
             bus,
         };
         let users = Users::new(infra.clone(), settings);
-        let uploads = Uploads::new(infra.clone(), settings)?;
+        let uploads = Uploads::new(infra.clone(), users.clone(), settings)?;
         let shops = Shops::new(infra.clone(), uploads.clone());
         let sign_ins = SignIns::new(infra.clone(), users.clone());
         let visits = Visits::new(infra.clone(), settings);

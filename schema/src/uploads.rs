@@ -83,7 +83,7 @@ pub struct UploadMutation;
 
 #[Object]
 impl UploadMutation {
-    /// Deletes a picture of the viewer's for good; what names it shows one picture less. For users.
+    /// Deletes a picture of the viewer's for good; what names it shows one picture less, a profile no avatar. For users.
     ///
     /// `NOT_FOUND` when there is no such picture or it is somebody else's.
     #[graphql(guard = "Limited(&IMAGE_WRITES)")]

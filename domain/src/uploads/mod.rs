@@ -32,7 +32,7 @@ use crate::infra::Infra;
 use crate::infra::fault::{Fault, Faulty, RETRY_AFTER, database_fault};
 use crate::infra::ids::IdsError;
 use crate::settings::Settings;
-use crate::users::Session;
+use crate::users::{self, Session, Users};
 use picture::Picture;
 use store::Store;
 
@@ -87,6 +87,9 @@ pub enum Error {
     /// No id could be made.
     #[error(transparent)]
     Ids(#[from] IdsError),
+    /// Trouble with the profile that shows it.
+    #[error(transparent)]
+    Users(#[from] users::Error),
     /// The database's own.
     #[error("the database failed: {0}")]
     Database(#[from] DbErr),
@@ -104,6 +107,7 @@ impl Faulty for Error {
             Self::TooSlow => Fault::TryLater {
                 retry_after: RETRY_AFTER,
             },
+            Self::Users(e) => e.fault(),
             Self::Store(_) | Self::Ids(_) => Fault::Unavailable,
             Self::Database(e) => database_fault(e),
         }
@@ -130,6 +134,7 @@ pub enum Served {
 #[derive(Clone)]
 pub struct Uploads {
     infra: Infra,
+    users: Users,
     store: Store,
     drawing: Arc<Semaphore>,
     /// Of this server, no slash at the end.
@@ -141,9 +146,10 @@ impl Uploads {
     ///
     /// # Errors
     /// When the folder cannot be written to, or the settings of S3 make no client. S3 itself is not asked.
-    pub fn new(infra: Infra, settings: &Settings) -> Result<Self, SetupError> {
+    pub fn new(infra: Infra, users: Users, settings: &Settings) -> Result<Self, SetupError> {
         Ok(Self {
             infra,
+            users,
             store: Store::open(&settings.uploads)?,
             drawing: Arc::new(Semaphore::new(DRAWN_AT_ONCE as usize)),
             public_url: settings.public_url.clone(),
@@ -275,7 +281,8 @@ impl Uploads {
         Ok(bytes.map(|bytes| Served::Here { image, bytes }))
     }
 
-    /// Deletes a picture of the viewer's. What names it shows one picture less; copies that clients hold may stay theirs.
+    /// Deletes a picture of the viewer's. What names it shows one picture less, a profile no avatar; copies that clients
+    /// hold may stay theirs.
     ///
     /// # Errors
     /// `NoSuchImage`, also for somebody else's; trouble of the database. When the store is away the picture is gone for
@@ -285,6 +292,8 @@ impl Uploads {
         let image = found
             .filter(|image| image.owner_id == session.user_id.0)
             .ok_or(Error::NoSuchImage)?;
+        let avatar = self.lasting_url(&image);
+        self.users.drop_avatar(session.user_id, &avatar).await?;
         let gone = image::Entity::update_many()
             .col_expr(
                 image::Column::State,

@@ -398,6 +398,27 @@ impl Users {
     }
 
     /// Makes a change of one row, and answers the row afterwards.
+    /// Takes an avatar that is about to go from the user who shows it; another one stays.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn drop_avatar(&self, id: UserId, url: &str) -> Result<(), Error> {
+        let Some(user) = self.get(id).await? else {
+            return Ok(());
+        };
+        if user.avatar_url.as_deref() == Some(url) {
+            let now_ms = self.inner.infra.clock.now_ms();
+            let change = ProfileChange {
+                avatar_url: Some(None),
+                ..ProfileChange::default()
+            };
+            let update = change.update(id.0, now_ms);
+            let same = user::Column::AvatarUrl.eq(url);
+            self.change(id, update.filter(same)).await?;
+        }
+        Ok(())
+    }
+
     async fn change(&self, id: UserId, update: UpdateMany<user::Entity>) -> Result<User, Error> {
         let users = self.clone();
         let write = async move {

@@ -141,7 +141,19 @@ async fn an_avatar_is_a_picture_of_ones_own_and_then_everybodys_to_see() {
     let url = set.text("updateProfile.user.avatarUrl");
     assert_eq!(url, answer.image()["url"].as_str().unwrap());
     assert_eq!(reqwest::get(url).await.unwrap().status(), 200);
-    let seen = other.gql(NODE, id).await;
+    let seen = other.gql(NODE, id.clone()).await;
     assert_eq!(seen.text("node.url"), url);
+    // With the picture goes the avatar; another picture's going leaves it.
+    let avatar = async || {
+        let me = "{ viewer { user { avatarUrl } } }";
+        let answer = owner.gql(me, Value::Null).await;
+        answer.at("viewer.user.avatarUrl").clone()
+    };
+    let another = upload(&owner, &file(6, 4, PNG)).await;
+    let another = json!({ "id": another.id() });
+    owner.gql(DELETE, another).await.data();
+    assert_eq!(avatar().await, json!(url));
+    owner.gql(DELETE, id).await.data();
+    assert_eq!(avatar().await, Value::Null);
     app.finish().await;
 }
