@@ -147,6 +147,42 @@ async fn a_claim_is_answered_by_an_order_or_by_what_stands_against_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stock_of_a_voucher_is_raised_lowered_and_made_endless_by_its_merchant() {
+    let app = TestApp::start().await;
+    let voucher = offer(&app, json!({ "stock": 3 })).await;
+    let adjust = async |client: &Client, total: Value| {
+        let query = "mutation($id: ID!, $total: Int) { adjustVoucherStock(input: { voucherId: $id, total: $total }) {
+            sale { total } voucher { stock } } }";
+        client
+            .gql(query, json!({ "id": voucher, "total": total }))
+            .await
+    };
+    let admin = app.as_user(&app.admin().await);
+    let buyer = app.as_user(&app.user().await);
+    claim(&buyer, &voucher, "r1", 2).await.data();
+    let is_now = |stock: Value| json!({ "adjustVoucherStock": { "sale": null, "voucher": { "stock": stock } } });
+    for (total, left) in [
+        (json!(5), json!(3)),
+        (json!(2), json!(0)),
+        (Value::Null, Value::Null),
+        (json!(4), json!(2)),
+    ] {
+        assert_eq!(adjust(&admin, total).await.data(), &is_now(left));
+    }
+    for total in [1, 0, -1, 1_000_001] {
+        let refused = adjust(&admin, json!(total)).await;
+        let argument = &refused.expect_code("BAD_INPUT")["extensions"]["argument"];
+        assert_eq!(argument, "input.total", "{total}");
+    }
+    adjust(&buyer, json!(9)).await.expect_code("FORBIDDEN");
+    assert_eq!(stock(&app, &voucher).await["stock"], 2);
+    claim(&buyer, &voucher, "r2", 2).await.data();
+    assert_eq!(kind(&claim(&buyer, &voucher, "r3", 1).await), "SoldOut");
+    // The books are right: `finish` looks.
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claimed_order_lives_like_one_of_a_sale() {
     let app = TestApp::start().await;
     let voucher = offer(&app, json!({ "stock": 5 })).await;

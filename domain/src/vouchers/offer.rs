@@ -2,12 +2,14 @@
 
 use entity::offer;
 use entity::stock_entry::{self, StockReason};
+use sea_orm::sea_query::Expr;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel,
-    QueryFilter,
+    QueryFilter, QuerySelect,
 };
 
 use super::{Error, NewOffer, TOTAL_MAX, Voucher, VoucherId, Vouchers};
+use crate::users::Session;
 
 /// What an ordinary voucher has in stock, as stored.
 pub type Offer = offer::Model;
@@ -33,6 +35,65 @@ impl Vouchers {
         }
         Ok(offers)
     }
+
+    /// Sets how many units of an ordinary voucher are for sale, those that are taken included; `None`: without an end.
+    ///
+    /// # Errors
+    /// `NoSuchVoucher`, `Forbidden`; about `input.voucherId` when it is sold in a flash sale, about `input.total` when it
+    /// is out of bounds or more units are taken. Nothing has changed then.
+    pub async fn adjust_offer(
+        &self,
+        session: &Session,
+        id: VoucherId,
+        total: Option<i64>,
+    ) -> Result<(), Error> {
+        self.require_owner(session, id).await?;
+        check_total("input.total", total)?;
+        let now = self.infra.clock.now_ms();
+        let adjusted = self.infra.db.write(move |txn| {
+            Box::pin(async move {
+                let offer = offer::Entity::find_by_id(id.0).lock_exclusive();
+                let Some(before) = offer.one(txn).await? else {
+                    return Ok(Err(Error::BadInput {
+                        argument: "input.voucherId",
+                        reason: "it is sold in a flash sale".to_owned(),
+                    }));
+                };
+                if total.is_some_and(|total| total < before.sold) {
+                    return Ok(Err(Error::BadInput {
+                        argument: "input.total",
+                        reason: format!("{} units are taken already", before.sold),
+                    }));
+                }
+                set_total(txn, before, total, now).await.map(Ok)
+            })
+        });
+        adjusted.await?
+    }
+}
+
+/// Changes the total, in the offer's row and in the ledger.
+async fn set_total(
+    txn: &DatabaseTransaction,
+    before: Offer,
+    total: Option<i64>,
+    now: i64,
+) -> Result<(), DbErr> {
+    let (old, new) = (before.total.unwrap_or(0), total.unwrap_or(0));
+    offer::Entity::update_many()
+        .col_expr(offer::Column::Total, Expr::value(total))
+        .filter(offer::Column::VoucherId.eq(before.voucher_id))
+        .exec(txn)
+        .await?;
+    let entry = stock_entry::ActiveModel {
+        total_before: Set(old),
+        total_delta: Set(new - old),
+        ..offer_entry(&Offer { total, ..before }, StockReason::Adjust, now)
+    };
+    stock_entry::Entity::insert(entry)
+        .exec_without_returning(txn)
+        .await
+        .map(|_| ())
 }
 
 /// An entry of the books that says how an offer stands now, with nothing sold and its total new; 0 stands for a total
@@ -81,16 +142,18 @@ pub(super) async fn write(txn: &DatabaseTransaction, offer: Offer) -> Result<(),
         .map(|_| ())
 }
 
-pub(super) fn check_offer(new: &NewOffer) -> Result<(), Error> {
-    if new
-        .total
-        .is_some_and(|total| !(1..=TOTAL_MAX).contains(&total))
-    {
-        return Err(Error::BadInput {
-            argument: "input.stock",
+fn check_total(argument: &'static str, total: Option<i64>) -> Result<(), Error> {
+    match total {
+        Some(total) if !(1..=TOTAL_MAX).contains(&total) => Err(Error::BadInput {
+            argument,
             reason: format!("the stock must be between 1 and {TOTAL_MAX}, or without an end"),
-        });
+        }),
+        _ => Ok(()),
     }
+}
+
+pub(super) fn check_offer(new: &NewOffer) -> Result<(), Error> {
+    check_total("input.stock", new.total)?;
     let limits = 1..=OFFER_LIMIT_MAX;
     if new
         .per_user_limit

@@ -3,7 +3,7 @@
 use async_graphql::{ComplexObject, Context, ID, InputObject, Object, Result, SimpleObject};
 use chrono::{DateTime, Utc};
 use domain::shops::ShopId;
-use domain::vouchers::{Currency, NewOffer, NewSale, NewVoucher, VoucherId};
+use domain::vouchers::{Currency, Kind, NewOffer, NewSale, NewVoucher, VoucherId};
 
 use super::{FlashSale, Voucher, VoucherKind};
 use crate::context::ContextExt;
@@ -137,20 +137,22 @@ sale_change!(
     "A sale that was ended."
 );
 
-/// A new total for a sale.
+/// A new total for a voucher.
 #[derive(InputObject)]
 pub struct AdjustVoucherStockInput {
     /// The voucher; the viewer runs its shop.
     voucher_id: ID,
-    /// Units for sale in all, those that are taken included; 1 to 1,000,000.
-    total: i32,
+    /// Units for sale in all, those that are taken included; 1 to 1,000,000. Null for an ORDINARY voucher without an end.
+    total: Option<i32>,
 }
 
-/// A sale whose total was changed.
+/// A voucher whose total was changed.
 #[derive(SimpleObject)]
 pub struct AdjustVoucherStockPayload {
-    /// The sale as it is now.
-    sale: FlashSale,
+    /// The voucher.
+    voucher: Voucher,
+    /// Its sale as it is now; null for an ORDINARY voucher.
+    sale: Option<FlashSale>,
 }
 
 /// Making vouchers and running their sales.
@@ -248,7 +250,7 @@ impl VoucherMutation {
         EndVoucherPayload::of(ctx.services().orders.end(session, voucher).await)
     }
 
-    /// Changes the total of an open sale. The shop's merchant, and administrators.
+    /// Changes the total of an open sale, or of an ordinary voucher. The shop's merchant, and administrators.
     ///
     /// BAD_INPUT when more units are taken already: nothing changes then. TRY_LATER when the sale cannot be reached:
     /// the new total is then taken up as soon as it can.
@@ -259,14 +261,24 @@ impl VoucherMutation {
         input: AdjustVoucherStockInput,
     ) -> Result<AdjustVoucherStockPayload> {
         let session = ctx.require_viewer()?;
-        let voucher = VoucherId(parse_id(&input.voucher_id, "Voucher", "input.voucherId")?);
-        let orders = &ctx.services().orders;
-        let sale = orders
-            .adjust_stock(session, voucher, i64::from(input.total))
-            .await
-            .map_err(api_error)?;
+        let id = VoucherId(parse_id(&input.voucher_id, "Voucher", "input.voucherId")?);
+        let (vouchers, orders) = (&ctx.services().vouchers, &ctx.services().orders);
+        let voucher = vouchers.require_owner(session, id).await;
+        let voucher = voucher.map_err(api_error)?;
+        let total = input.total.map(i64::from);
+        let sale = if voucher.kind == Kind::Ordinary {
+            let adjusted = vouchers.adjust_offer(session, id, total).await;
+            adjusted.map_err(api_error)?;
+            None
+        } else {
+            let total = total
+                .ok_or_else(|| bad_input("input.total", "a flash sale has an end of its units"))?;
+            let sale = orders.adjust_stock(session, id, total).await;
+            Some(FlashSale::new((&sale.map_err(api_error)?).into()))
+        };
         Ok(AdjustVoucherStockPayload {
-            sale: FlashSale::new((&sale).into()),
+            voucher: Voucher(voucher),
+            sale,
         })
     }
 }
