@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_graphql::Context;
 use async_graphql::dataloader::{DataLoader, Loader};
 use domain::Services;
-use domain::blogs::{Blog, BlogId, Comment, CommentPage};
+use domain::blogs::{Blog, BlogId, Comment, CommentId, CommentPage};
 use domain::chats::{Conversation, ConversationId, Message, MessageId, MessageRange};
 use domain::follows::FollowCounts;
 use domain::orders::OrderId;
@@ -118,6 +118,17 @@ impl Loader<LikersOf> for ById {
             .into_iter()
             .map(|(id, users)| (LikersOf(id), users))
             .collect())
+    }
+}
+
+impl Loader<CommentId> for ById {
+    type Value = Comment;
+    type Error = Arc<domain::blogs::Error>;
+
+    async fn load(&self, keys: &[CommentId]) -> Result<HashMap<CommentId, Comment>, Self::Error> {
+        let comments = self.services.blogs.comments_by_ids(keys).await;
+        let comments = comments.map_err(Arc::new)?;
+        Ok(comments.into_iter().map(|c| (CommentId(c.id), c)).collect())
     }
 }
 

@@ -15,6 +15,7 @@ use domain::users::UserId;
 use domain::vouchers::VoucherId;
 
 use crate::blogs::Blog;
+use crate::blogs::comment::{Comment, comment_by_id};
 use crate::chats::{Conversation, Message, conversation_by_id, message_by_id};
 use crate::context::ContextExt;
 use crate::error::{api_error, bad_input, fault_error};
@@ -45,6 +46,8 @@ pub enum Node {
     Shop(Shop),
     /// A note.
     Blog(Blog),
+    /// A comment on a note.
+    Comment(Comment),
     /// A voucher.
     Voucher(Voucher),
     /// An order.
@@ -86,7 +89,9 @@ impl NodeQuery {
         if ids.len() > IDS_MAX {
             return Err(bad_input("ids", format!("at most {IDS_MAX} ids at once")));
         }
-        futures_util::future::try_join_all(ids.iter().map(|id| find(ctx, id))).await
+        // All of them to their ends: a question to the database must not be dropped half-way.
+        let found = futures_util::future::join_all(ids.iter().map(|id| find(ctx, id))).await;
+        found.into_iter().collect()
     }
 
     /// The server's time. Windows of sales and deadlines go by it.
@@ -139,6 +144,7 @@ pub(crate) async fn find(ctx: &Context<'_>, id: &ID) -> Result<Option<Node>> {
         "Conversation" => conversation_by_id(ctx, number)
             .await?
             .map(Node::Conversation),
+        "Comment" => comment_by_id(ctx, number).await?.map(Node::Comment),
         "Message" => message_by_id(ctx, number).await?.map(Node::Message),
         "Notification" => notification_by_id(ctx, number)
             .await?

@@ -30,6 +30,9 @@ pub const COMMENT_MAX_CHARS: usize = 500;
 /// Pages in one question: each is a part of the statement.
 const PAGES_PER_QUESTION: usize = 50;
 
+/// Ids in one question.
+const IDS_PER_QUESTION: usize = 500;
+
 /// A comment to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewComment {
@@ -127,6 +130,21 @@ impl Blogs {
             })
         });
         Ok(step.await?.0)
+    }
+
+    /// Comments by id; those that are missing or deleted are left out. Whether their notes are there is not looked at.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn comments_by_ids(&self, ids: &[CommentId]) -> Result<Vec<Comment>, Error> {
+        let mut comments = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(IDS_PER_QUESTION) {
+            let found = comment::Entity::find()
+                .filter(Column::Id.is_in(chunk.iter().map(|id| id.0)))
+                .filter(Column::DeletedAt.is_null());
+            comments.extend(found.all(self.infra.db.conn()).await?);
+        }
+        Ok(comments)
     }
 
     /// Pages of comments, each newest first, in one question; a page that is empty is left out.

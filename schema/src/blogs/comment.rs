@@ -25,7 +25,7 @@ pub struct Comment {
 #[Object]
 impl Comment {
     /// The id of the comment.
-    async fn id(&self) -> ID {
+    pub(crate) async fn id(&self) -> ID {
         global_id("Comment", self.row.id)
     }
 
@@ -55,6 +55,20 @@ impl Comment {
     async fn created_at(&self) -> DateTime<Utc> {
         time(self.row.created_at)
     }
+}
+
+/// A comment by its number; `None` when it or its note was deleted.
+pub(crate) async fn comment_by_id(ctx: &Context<'_>, number: i64) -> Result<Option<Comment>> {
+    let row = by_id(ctx).load_one(CommentId(number)).await;
+    let Some(row) = row.map_err(|e| fault_error(&*e))? else {
+        return Ok(None);
+    };
+    let blog = by_id(ctx).load_one(BlogId(row.blog_id)).await;
+    let blog = blog.map_err(|e| fault_error(&*e))?;
+    Ok(blog.map(|blog| Comment {
+        row,
+        blog: Some(blog),
+    }))
 }
 
 /// A page of the comments on a note.

@@ -109,17 +109,27 @@ async fn a_comment_is_deleted_by_its_author_the_notes_author_and_administrators(
     let stranger = app.as_user(&app.user().await);
     let admin = app.as_user(&app.admin().await);
     let id = note(&author, "discussed").await;
+    let is_there = async |comment: &str| {
+        let node =
+            "query($id: ID!) { node(id: $id) { id ... on Comment { text blog { title } } } }";
+        let answer = stranger.gql(node, json!({ "id": comment })).await;
+        answer.at("node").clone()
+    };
     for deleter in [&reader, &author, &admin] {
         let said = comment(&reader, &id, "x").await;
         unsay(&stranger, &said).await.expect_code("FORBIDDEN");
+        let told = json!({ "id": said, "text": "x", "blog": { "title": "discussed" } });
+        assert_eq!(is_there(&said).await, told);
         let answer = unsay(deleter, &said).await;
         assert_eq!(answer.text("deleteComment.deletedCommentId"), said);
         assert_eq!(answer.int("deleteComment.blog.commentCount"), 0);
         unsay(deleter, &said).await.expect_code("NOT_FOUND");
+        assert!(is_there(&said).await.is_null());
     }
     // With its note, everything on it is out of reach.
     let said = comment(&reader, &id, "x").await;
     delete(&author, &id).await.data();
+    assert!(is_there(&said).await.is_null());
     unsay(&reader, &said).await.expect_code("NOT_FOUND");
     say(&reader, json!({ "blogId": id, "text": "x" }))
         .await
