@@ -114,9 +114,10 @@ async fn find(app: &Arc<App>, token: String) -> Result<SandboxPage, Response> {
 fn trouble(error: &Error) -> Response {
     let status = match error.fault() {
         Fault::NotFound => StatusCode::NOT_FOUND,
-        Fault::TryLater { .. } | Fault::Unavailable | Fault::RateLimited { .. } => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Fault::TryLater { .. }
+        | Fault::Busy { .. }
+        | Fault::Unavailable
+        | Fault::RateLimited { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Internal => {
             tracing::error!(error = %error, "the sandbox failed");
             return plain(

@@ -32,6 +32,11 @@ pub enum Fault {
         /// When to try again.
         retry_after: Duration,
     },
+    /// As `TryLater`, where the error's words are those of a store: they are not for the caller.
+    Busy {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// A store or a service is away.
     Unavailable,
     /// A bug or a broken store; shown without detail, logged once.
@@ -55,7 +60,7 @@ pub fn database_fault(error: &DbErr) -> Fault {
             | sea_orm::sqlx::Error::PoolTimedOut
             | sea_orm::sqlx::Error::PoolClosed
             | sea_orm::sqlx::Error::WorkerCrashed => Fault::Unavailable,
-            _ if super::db::is_contention(error) => Fault::TryLater {
+            _ if super::db::is_contention(error) => Fault::Busy {
                 retry_after: RETRY_AFTER,
             },
             _ => Fault::Internal,
