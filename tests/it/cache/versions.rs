@@ -180,6 +180,38 @@ async fn who_comes_after_a_write_is_not_told_what_was_on_its_way_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mark_of_a_writer_that_died_ends_by_itself_whoever_writes_after_it() {
+    let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
+    let table = Table::new(Duration::ZERO);
+    let node = Node::start(&url, &deployment).await;
+    let redis = node.cache.redis();
+    let key = redis.key("cache:row:1");
+    let is_kept = async || {
+        let body = cmd("HEXISTS").arg(&key).arg("body").to_owned();
+        redis.query::<bool>(&body).await.unwrap()
+    };
+    let mark = async |until: i64| {
+        let mark = cmd("HSET").arg(&key).arg("w:dead").arg(until).to_owned();
+        redis.query::<i64>(&mark).await.unwrap();
+    };
+    let (seconds, _): (i64, i64) = redis.query(&cmd("TIME")).await.unwrap();
+    mark(seconds * 1_000 + 60_000).await;
+    for _ in 0..3 {
+        let version = node.write(Row, &table, 1, true).await;
+        assert_eq!(node.get(Row, &table, 1, 0).await.unwrap(), Some(version));
+        assert!(
+            !is_kept().await,
+            "the other one may be between its commit and its word"
+        );
+    }
+    // As if its time were over: no later writer has made it longer.
+    mark(seconds * 1_000 - 1).await;
+    let version = node.write(Row, &table, 1, true).await;
+    assert_eq!(node.get(Row, &table, 1, 0).await.unwrap(), Some(version));
+    eventually(SOON, "a value that is kept", is_kept).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_written_without_pause_is_told_all_the_same() {
     let (url, deployment) = (shared("LM_TEST_REDIS_URL"), format!("t{}", unique()));
     let table = Table::new(Duration::from_millis(20));

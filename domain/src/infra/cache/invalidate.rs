@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::remote::CHANNEL;
 use super::{Cache, Kind, Place, Versions};
@@ -24,8 +25,8 @@ pub(super) struct Word {
     place: Place,
     /// 0 when it is not known.
     version: i64,
-    /// Marks that it takes back.
-    marks: u32,
+    /// Whose marks it takes back.
+    writers: Vec<Uuid>,
     /// One word is not another, though they say the same.
     number: u64,
 }
@@ -52,12 +53,14 @@ impl Cache {
     {
         let (cache, place) = (self.clone(), Place::of::<K>(&id));
         let task = tokio::spawn(async move {
-            let marks = u32::from(cache.inner.remote.mark(&place, WRITE_LIFE).await.is_ok());
+            let writer = Uuid::new_v4();
+            // One that Redis did not answer to may stand there all the same.
+            let _ = cache.inner.remote.mark(&place, &writer, WRITE_LIFE).await;
             let (version, answer) = match write.await {
                 Ok((version, answer)) => (version, Ok(answer)),
                 Err(e) => (0, Err(e)),
             };
-            cache.drop_everywhere(place, version, marks).await;
+            cache.drop_everywhere(place, version, vec![writer]).await;
             answer
         });
         match task.await {
@@ -73,17 +76,18 @@ impl Cache {
     /// Drops what is kept of a row that somebody else has written and committed under this version (0: not known, or
     /// the kind has none).
     pub async fn invalidate<K: Kind>(&self, _kind: K, id: &K::Key, version: i64) {
-        self.drop_everywhere(Place::of::<K>(id), version, 0).await;
+        self.drop_everywhere(Place::of::<K>(id), version, Vec::new())
+            .await;
     }
 
-    async fn drop_everywhere(&self, place: Place, version: i64, marks: u32) {
+    async fn drop_everywhere(&self, place: Place, version: i64, writers: Vec<Uuid>) {
         metrics::counter!("lifemate_cache_invalidations_total", "kind" => place.kind, "source" => "own").increment(1);
         let least = match place.versions {
             Versions::OfRow => version,
             Versions::OfInvalidations => self.inner.floors.get(&place.key) + 1,
         };
         self.forget(&place.key, least).await;
-        let word = self.note(place, version, marks);
+        let word = self.note(place, version, writers);
         if tokio::time::timeout(TELL_LIMIT, self.tell(&word))
             .await
             .is_err()
@@ -93,13 +97,14 @@ impl Cache {
     }
 
     /// Keeps a word until it is said, with what is still unsaid of the same row.
-    fn note(&self, place: Place, version: i64, marks: u32) -> Word {
+    fn note(&self, place: Place, version: i64, mut writers: Vec<Uuid>) -> Word {
         let number = self.inner.next_flight.fetch_add(1, Ordering::Relaxed);
         let mut unsaid = self.inner.unsaid.lock();
         let before = unsaid.get(&place.key);
+        writers.extend(before.iter().flat_map(|word| &word.writers));
         let word = Word {
             version: version.max(before.map_or(0, |word| word.version)),
-            marks: marks + before.map_or(0, |word| word.marks),
+            writers,
             number,
             place,
         };
@@ -131,7 +136,7 @@ impl Cache {
 
     async fn tell(&self, word: &Word) {
         let (place, remote) = (&word.place, &self.inner.remote);
-        match remote.drop(place, word.version, word.marks).await {
+        match remote.drop(place, word.version, &word.writers).await {
             Ok(version) => {
                 self.note_said(word);
                 if place.versions == Versions::OfInvalidations {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use deadpool_redis::redis::{RedisError, cmd, pipe};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::kinds::{Facts, Found};
 use super::{Place, Versions, jittered, time};
@@ -109,9 +110,14 @@ impl Remote {
     }
 
     /// Notes that the row is about to be written: nothing of it is kept until `drop` takes that back, or for `life`.
-    pub(super) async fn mark(&self, place: &Place, life: Duration) -> Result<i64, Away> {
+    pub(super) async fn mark(
+        &self,
+        place: &Place,
+        writer: &Uuid,
+        life: Duration,
+    ) -> Result<i64, Away> {
         let mark = &self.redis.scripts().cache_mark;
-        let args = [life.as_millis().to_string()];
+        let args = [life.as_millis().to_string(), writer.simple().to_string()];
         self.limited(self.redis.run(mark, &[self.key(place)], &args))
             .await
     }
@@ -129,19 +135,19 @@ impl Remote {
         &self,
         place: &Place,
         version: i64,
-        marks: u32,
+        writers: &[Uuid],
     ) -> Result<i64, RedisError> {
         let version = match place.versions {
             Versions::OfRow => version.to_string(),
             Versions::OfInvalidations => "next".to_owned(),
         };
-        let args = [
+        let mut args = vec![
             version,
             TOMBSTONE_LIFE.as_millis().to_string(),
             self.redis.key(format!("events:{CHANNEL}")),
             place.key.clone(),
-            marks.to_string(),
         ];
+        args.extend(writers.iter().map(|writer| writer.simple().to_string()));
         let script = &self.redis.scripts().cache_drop;
         self.redis.run(script, &[self.key(place)], &args).await
     }
