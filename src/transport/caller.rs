@@ -1,6 +1,6 @@
 //! Who calls: address, device, token. Whether a token is good is `domain::users`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, header};
 
@@ -71,12 +71,19 @@ pub(super) fn client_address(
         if !is_trusted(nearest) {
             break;
         }
-        match hop.trim().parse::<IpAddr>() {
-            Ok(address) => nearest = address.to_canonical(),
-            Err(_) => break,
+        match parse_hop(hop.trim()) {
+            Some(address) => nearest = address.to_canonical(),
+            None => break,
         }
     }
     nearest
+}
+
+/// An address as proxies write it: some with the port, and then IPv6 in brackets.
+fn parse_hop(hop: &str) -> Option<IpAddr> {
+    let bare = hop.strip_prefix('[').and_then(|hop| hop.strip_suffix(']'));
+    let with_port = || hop.parse::<SocketAddr>().ok().map(|hop| hop.ip());
+    bare.unwrap_or(hop).parse().ok().or_else(with_port)
 }
 
 /// The device's fingerprint, if it is one that can be kept.
@@ -139,6 +146,22 @@ mod tests {
             ),
             address("10.0.0.1")
         );
+    }
+
+    #[test]
+    fn a_proxy_may_write_the_port_too() {
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        for (hop, client) in [
+            ("203.0.113.7:4711", "203.0.113.7"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("[203.0.113.7", "10.0.0.1"),
+            ("203.0.113.7:x", "10.0.0.1"),
+        ] {
+            let found = client_address(Some(address("10.0.0.1")), &forwarded(&[hop]), &trusted);
+            assert_eq!(found, address(client), "{hop}");
+        }
     }
 
     #[test]
