@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use async_graphql::{ObjectType, Schema, SubscriptionType};
-use axum::serve::ListenerExt;
 use domain::Services;
 use domain::infra::db::Db;
 use migration::{Migrator, MigratorTrait};
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::embedded::Stores;
 use crate::telemetry;
-use crate::transport::{self, Answers, App};
+use crate::transport::{self, Answers, App, connections};
 use crate::workers::Workers;
 
 /// Answers in hand may take this long once a stop was asked for; with the workers' and the stores' own limits a
@@ -105,7 +104,11 @@ impl Server {
         let app = Arc::new(app);
         let accepting = CancellationToken::new();
         tokio::spawn(telemetry::keep_up(metrics, accepting.clone()));
-        let listening = tokio::spawn(serve(listener, Arc::clone(&app), accepting.clone()));
+        let listening = tokio::spawn(connections::serve(
+            listener,
+            transport::router(Arc::clone(&app)),
+            accepting.clone(),
+        ));
         tracing::info!(http.addr = %addr, http.url = app.public_url(), workers = ?work, "the server listens");
         Ok(Self {
             addr,
@@ -204,20 +207,4 @@ async fn require_tables(db: &Db) -> anyhow::Result<()> {
         "the database lacks {} migrations: run `lifemate migrate up` first",
         pending.len()
     )
-}
-
-async fn serve(listener: TcpListener, app: Arc<App>, accepting: CancellationToken) {
-    // An answer is one small write: waiting to fill a packet would only cost the client 40 ms.
-    let listener = listener.tap_io(|stream| {
-        if let Err(e) = stream.set_nodelay(true) {
-            tracing::debug!(error = %e, "a connection without TCP_NODELAY");
-        }
-    });
-    let router = transport::router(app).into_make_service_with_connect_info::<SocketAddr>();
-    let served = axum::serve(listener, router)
-        .with_graceful_shutdown(accepting.cancelled_owned())
-        .await;
-    if let Err(e) = served {
-        tracing::error!(error = %e, "the server no longer listens");
-    }
 }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod caller;
+pub(crate) mod connections;
 mod envelope;
 mod form;
 mod graphiql;
