@@ -100,7 +100,7 @@ fn expected(shops: &[shop::Model], sort: &str) -> Vec<String> {
 
 async fn every_order_is_whole_while_shops_are_added(app: &TestApp) {
     let shops = assorted();
-    insert(app.db(), &shops).await;
+    insert(&app, &shops).await;
     let (client, merchant) = (app.client(), app.as_user(&app.merchant().await));
     for sort in ["NEWEST", "SCORE", "SOLD", "PRICE"] {
         let field = format!("shops(sort: {sort})");
@@ -135,7 +135,7 @@ async fn names_are_found_as_they_are_written_whatever_the_case(app: &TestApp) {
             ..row(id, LAKE)
         });
     }
-    insert(app.db(), &shops).await;
+    insert(&app, &shops).await;
     let client = app.client();
     for part in SEARCHES {
         let query = "query($filter: ShopFilterInput!) { shops(filter: $filter) { edges { node { name } } } }";
@@ -206,7 +206,7 @@ async fn assert_bad_cursor(client: &Client, field: &str, after: &Value) {
 async fn a_cursor_is_good_in_its_own_list_alone() {
     let app = TestApp::build().on(Store::Sqlite).start().await;
     let shops: Vec<shop::Model> = (1..=9).map(|id| row(id, LAKE)).collect();
-    insert(app.db(), &shops).await;
+    insert(&app, &shops).await;
     let client = app.client();
     let (here, kind) = (near(LAKE, 500), type_id(1));
     let lists = [

@@ -7,11 +7,13 @@ mod nearby;
 mod owners;
 mod pictures;
 
+use domain::shops::{GeoPoint, NearbyQuery};
 use entity::shop::{self, ShopStatus};
 use entity::shop_type;
 use sea_orm::{DatabaseConnection, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
+use crate::support::app::TestApp;
 use crate::support::client::Client;
 
 const LAKE: (f64, f64) = (21.0287, 105.8524);
@@ -53,15 +55,25 @@ fn row(id: i64, (latitude, longitude): (f64, f64)) -> shop::Model {
     }
 }
 
-/// Puts shops into the database alone: the first search finds an empty index and fills it.
-async fn insert(conn: &DatabaseConnection, shops: &[shop::Model]) {
+/// Puts shops into the database by hand, and has the index built from it; not before that of the start is done.
+async fn insert(app: &TestApp, shops: &[shop::Model]) {
     for rows in shops.chunks(ROWS) {
         let rows = rows.iter().cloned().map(IntoActiveModel::into_active_model);
         shop::Entity::insert_many(rows)
-            .exec_without_returning(conn)
+            .exec_without_returning(app.db())
             .await
             .unwrap();
     }
+    let shops = &app.services().shops;
+    let anywhere = NearbyQuery {
+        center: GeoPoint::new(0.0, 0.0).unwrap(),
+        radius_meters: 1,
+        type_id: None,
+        after: None,
+        limit: 1,
+    };
+    shops.nearby(anywhere).await.unwrap();
+    shops.rebuild_geo_index().await.unwrap();
 }
 
 /// One more type of shops, before anybody has asked for the types.

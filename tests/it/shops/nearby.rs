@@ -78,12 +78,6 @@ async fn assert_found(
     found.len()
 }
 
-/// The server indexes what is there when it starts; these come later, and not through it.
-async fn insert_and_index(app: &TestApp, shops: &[shop::Model]) {
-    insert(app.db(), shops).await;
-    app.services().shops.rebuild_geo_index().await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn real_places_are_found_in_pages_of_seven_also_by_type_and_after_redis_lost_them() {
     let app = TestApp::start().await;
@@ -149,7 +143,7 @@ async fn the_date_line_the_greenwich_meridian_and_the_last_parallel_hide_nothing
         }
     }
     let app = TestApp::build().on(Store::Sqlite).start().await;
-    insert_and_index(&app, &shops).await;
+    insert(&app, &shops).await;
     let client = app.client();
     for at in middles {
         let few = assert_found(&client, &shops, at, (9_000, None, 7)).await;
@@ -171,7 +165,7 @@ async fn the_date_line_the_greenwich_meridian_and_the_last_parallel_hide_nothing
 async fn shops_at_one_place_come_once_each_and_zero_is_a_place() {
     let app = TestApp::build().on(Store::Sqlite).start().await;
     let tower: Vec<shop::Model> = (1..=40).map(|id| row(id, (0.0, 0.0))).collect();
-    insert_and_index(&app, &tower).await;
+    insert(&app, &tower).await;
     let expected: Vec<String> = (1..=40).map(shop_id).collect();
     let field = format!("shopsNearby({})", near((0.0, 0.0), 1));
     assert_eq!(ids(&app.client(), &field, 7).await, expected);
