@@ -325,10 +325,10 @@ pub enum Error {
     #[error("no such order")]
     NoSuchOrder,
     /// No such voucher, or one that is not in a flash sale.
-    #[error("voucher {0} is not in a flash sale")]
+    #[error("the voucher is not in a flash sale")]
     NoSuchSale(VoucherId),
     /// No such voucher, or one that is sold in a flash sale.
-    #[error("voucher {0} is no ordinary voucher")]
+    #[error("this is no ordinary voucher")]
     NoSuchOffer(VoucherId),
     /// Too few or too many units at once.
     #[error("the quantity must be between 1 and {}", claim::QUANTITY_MAX)]
@@ -348,7 +348,7 @@ pub enum Error {
         most: i64,
     },
     /// The sale is in a state in which this cannot be done.
-    #[error("the sale of voucher {voucher} is {state}, so this cannot be done")]
+    #[error("the sale is {state}, so this cannot be done")]
     WrongState {
         /// Which.
         voucher: VoucherId,

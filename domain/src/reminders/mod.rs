@@ -37,7 +37,7 @@ const KEPT_MS: i64 = 24 * 3_600_000;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such voucher, or one that is not in a flash sale.
-    #[error("voucher {0} is not in a flash sale")]
+    #[error("the voucher is not in a flash sale")]
     NoSuchSale(VoucherId),
     /// The user could not be told.
     #[error(transparent)]
