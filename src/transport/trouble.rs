@@ -72,6 +72,9 @@ pub(super) fn shape(mut response: Response, meta: &RequestMeta) -> Response {
                     "BAD_INPUT"
                 };
                 extend(error, "code", code);
+                if let Some(argument) = wrong_argument(&error.message) {
+                    extend(error, "argument", argument);
+                }
             }
             None => {
                 tracing::error!(
@@ -109,6 +112,21 @@ fn is_about_the_request(error: &ServerError) -> bool {
         || beginnings
             .iter()
             .any(|beginning| error.message.starts_with(beginning))
+}
+
+/// The path of the argument that the validation says is wrong: it stands in its words alone.
+fn wrong_argument(message: &str) -> Option<String> {
+    let (path, why) = message
+        .strip_prefix("Invalid value for argument \"")?
+        .split_once('"')?;
+    let missing = why
+        .strip_prefix(", field \"")
+        .filter(|rest| rest.ends_with("is required but not provided"))
+        .and_then(|rest| rest.split_once('"'));
+    Some(match missing {
+        Some((field, _)) => format!("{path}.{field}"),
+        None => path.to_owned(),
+    })
 }
 
 fn is_about_size(error: &ServerError) -> bool {
@@ -183,6 +201,32 @@ mod tests {
         let ours = shaped("a table is missing", field());
         assert_eq!(code(&ours), Some("INTERNAL"));
         assert!(!ours.errors[0].message.contains("table"));
+    }
+
+    #[test]
+    fn what_the_validation_refuses_names_its_argument() {
+        let argument = |message: &str| {
+            let shaped = shaped(message, Vec::new());
+            let extensions = shaped.errors[0].extensions.clone().unwrap();
+            extensions.get("argument").map(ToString::to_string)
+        };
+        for (message, expected) in [
+            (
+                r#"Invalid value for argument "first", expected type "Int""#,
+                "\"first\"",
+            ),
+            (
+                r#"Invalid value for argument "input.sale", field "total" of type "Int!" is required but not provided"#,
+                "\"input.sale.total\"",
+            ),
+            (
+                r#"Invalid value for argument "input", unknown field "x" of type "Y""#,
+                "\"input\"",
+            ),
+        ] {
+            assert_eq!(argument(message).as_deref(), Some(expected));
+        }
+        assert_eq!(argument("Unknown field \"x\""), None);
     }
 
     #[test]

@@ -146,6 +146,13 @@ async fn a_document_that_asks_for_too_much_is_refused_at_once() {
         .gql(&format!("{{serverTime {}}}", "#".repeat(16_000)), json!({}))
         .await
         .expect_code("TOO_COMPLEX");
+    let wrong = client
+        .gql("{ shops(first: \"x\") { edges { cursor } } }", json!({}))
+        .await;
+    assert_eq!(
+        wrong.expect_code("BAD_INPUT")["extensions"]["argument"],
+        "first"
+    );
     let deep = format!("{{shopTypes{}}}", "{shops".repeat(40) + &"}".repeat(40));
     let answer = client.gql(&deep, json!({})).await;
     assert!(
