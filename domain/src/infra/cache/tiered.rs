@@ -372,7 +372,12 @@ impl Cache {
             return;
         }
         let (cache, work) = (self.clone(), work.clone());
+        let at_it = AtIt {
+            cache: self.clone(),
+            key: work.place.key.clone(),
+        };
         tokio::spawn(async move {
+            let _at_it = at_it;
             let (locks, owner) = (&cache.inner.locks, Owner::default());
             let taken = locks.acquire(&work.place.key, &owner, LOCK_LEASE, Duration::ZERO);
             if let Ok(Some(lock)) = taken.await {
@@ -381,8 +386,19 @@ impl Cache {
                 }
                 let _ = lock.release().await;
             }
-            cache.inner.rebuilding.lock().remove(&work.place.key);
         });
+    }
+}
+
+/// This process loads an old value anew; over when this goes, also by a panic.
+struct AtIt {
+    cache: Cache,
+    key: String,
+}
+
+impl Drop for AtIt {
+    fn drop(&mut self) {
+        self.cache.inner.rebuilding.lock().remove(&self.key);
     }
 }
 
