@@ -100,7 +100,7 @@ fn expected(shops: &[shop::Model], sort: &str) -> Vec<String> {
 
 async fn every_order_is_whole_while_shops_are_added(app: &TestApp) {
     let shops = assorted();
-    insert(&app, &shops).await;
+    insert(app, &shops).await;
     let (client, merchant) = (app.client(), app.as_user(&app.merchant().await));
     for sort in ["NEWEST", "SCORE", "SOLD", "PRICE"] {
         let field = format!("shops(sort: {sort})");
@@ -135,7 +135,7 @@ async fn names_are_found_as_they_are_written_whatever_the_case(app: &TestApp) {
             ..row(id, LAKE)
         });
     }
-    insert(&app, &shops).await;
+    insert(app, &shops).await;
     let client = app.client();
     for part in SEARCHES {
         let query = "query($filter: ShopFilterInput!) { shops(filter: $filter) { edges { node { name } } } }";
